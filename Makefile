@@ -1,0 +1,31 @@
+# Everything here works on a machine that has only Python >= 3.10 and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-slow check clean
+
+demo: $(INSTALLED)  ## prune, fuse and evaluate a small ViT on real digits
+	$(BIN)/compress run digits
+
+test: $(INSTALLED)  ## the default test suite
+	$(BIN)/python -m pytest
+
+test-slow: $(INSTALLED)  ## the long checks: wheel in an empty environment, real data, many kills
+	$(BIN)/python -m pytest -m slow --run-slow
+
+check: $(INSTALLED)  ## what CI runs: format, lint, types, import arrows, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test
+
+$(INSTALLED): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $(INSTALLED)
+
+clean:
+	rm -rf $(VENV) dist build

@@ -1,0 +1,177 @@
+"""Multi-head self-attention of several member groups, each with its own subset of the original heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from compress.attention.grouped import GroupedLinear
+
+Heads = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Weight ``(out, in)`` and bias ``(out,)`` of one of the original projections."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+def pooled_tokens(states: Tensor, pooled: int | Tensor | None) -> Tensor:
+    """The tokens that the pooling will read.
+
+    Args:
+        states: ``(R, N, C)``.
+        pooled: a count n for the first n tokens, an index ``(R,)`` for one token per row, or None for all tokens.
+    """
+    if pooled is None:
+        return states
+    if isinstance(pooled, int):
+        return states[:, :pooled]
+    return states[torch.arange(states.shape[0], device=states.device), pooled].unsqueeze(1)
+
+
+class Attention(nn.Module):
+    """Self-attention over member-major rows ``(G·B, N, C)`` in which group ``g`` runs the heads ``kept_heads[g]``.
+
+    Groups with fewer heads than the largest are padded with zero projections: such a head's values and its rows of the
+    output projection are zero, so it adds nothing and receives no gradient.
+
+    Args:
+        width: C.
+        head_width: D of one head; it stays what it was in the original model, whatever is pruned.
+        kept_heads: per group, the kept heads by their number in the original model, ascending.
+        original_heads: H of the original layer.
+        qkv_bias: whether query, key and value add a bias.
+        output_bias: whether the output projection adds a bias.
+        query_norm, key_norm: modules applied to queries and keys per head (``(R, H, N, D)``), or None.
+        scale: factor of the scores; None means D^-0.5.
+        causal: token i attends to tokens 0..i only.
+        dropout: probability of dropping an attention weight, in training.
+        output_dropout: dropout after the output projection, in training.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        head_width: int,
+        kept_heads: Sequence[Heads],
+        *,
+        original_heads: int,
+        qkv_bias: bool = True,
+        output_bias: bool = True,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
+        scale: float | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        output_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.width, self.head_width, self.original_heads = width, head_width, original_heads
+        self.kept_heads: tuple[Heads, ...] = tuple(tuple(heads) for heads in kept_heads)
+        self.groups = len(self.kept_heads)
+        self.slots = max(len(heads) for heads in self.kept_heads)
+        self.scale, self.causal, self.dropout = scale, causal, dropout
+        self.qkv = GroupedLinear(self.groups, width, 3 * self.slots * head_width, bias=qkv_bias)
+        self.output = GroupedLinear(self.groups, self.slots * head_width, width, bias=output_bias)
+        self.query_norm = query_norm or nn.Identity()
+        self.key_norm = key_norm or nn.Identity()
+        self.output_dropout = nn.Dropout(output_dropout)
+
+    def load_projections(self, query: Projection, key: Projection, value: Projection, output: Projection) -> Attention:
+        """Fill a single-group module that keeps all heads from the original projections, and return it.
+
+        Args:
+            query, key, value: weights ``(H·D, C)``.
+            output: weight ``(C, H·D)``.
+        """
+        self.qkv.weight = nn.Parameter(torch.cat([query.weight, key.weight, value.weight]).detach().unsqueeze(0))
+        self.output.weight = nn.Parameter(output.weight.detach().clone().unsqueeze(0))
+        if query.bias is not None and key.bias is not None and value.bias is not None:
+            self.qkv.bias = nn.Parameter(torch.cat([query.bias, key.bias, value.bias]).detach().unsqueeze(0))
+        if output.bias is not None:
+            self.output.bias = nn.Parameter(output.bias.detach().clone().unsqueeze(0))
+        return self
+
+    def with_heads(self, kept_heads: Sequence[Heads]) -> Attention:
+        """An attention of the same kind for other groups and heads, with zero weights."""
+        return Attention(
+            self.width,
+            self.head_width,
+            kept_heads,
+            original_heads=self.original_heads,
+            qkv_bias=self.qkv.bias is not None,
+            output_bias=self.output.bias is not None,
+            query_norm=self.query_norm,
+            key_norm=self.key_norm,
+            scale=self.scale,
+            causal=self.causal,
+            dropout=self.dropout,
+            output_dropout=self.output_dropout.p,
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        gate: Tensor | None = None,
+        pooled: int | Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            x: ``(G·B, N, C)``.
+            mask: True where a token may be attended to: ``(R, N)`` real tokens, or ``(R, 1 | H, N, N)``. A row that may
+                attend to nothing has a zero context and finite gradients.
+            gate: factor of every head's context, ``(R, slots)`` or ``(1, slots)``.
+            pooled: only these tokens ask (see ``pooled_tokens``); None for all.
+
+        Returns:
+            ``(G·B, Nq, C)``, Nq the number of asking tokens.
+        """
+        rows, tokens, _ = x.shape
+        # (R, N, 3, H, D) -> 3 × (R, H, N, D): views, no copies; the kernel reads strided operands.
+        qkv = self.qkv(x).view(rows, tokens, 3, self.slots, self.head_width).permute(2, 0, 3, 1, 4)
+        query, key, value = qkv.unbind(0)
+        query, key = self.query_norm(query), self.key_norm(key)
+        if pooled is not None:
+            query = pooled_tokens(query.transpose(1, 2), pooled).transpose(1, 2)
+        context = F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=self._attention_mask(mask, tokens, pooled, x.device),
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=self.causal and mask is None and pooled is None,
+            scale=self.scale,
+        ).transpose(1, 2)  # (R, Nq, H, D)
+        if gate is not None:
+            context = context * gate[:, None, :, None].to(context.dtype)
+        return self.output_dropout(self.output(context.flatten(2)))
+
+    def _attention_mask(
+        self, mask: Tensor | None, tokens: int, pooled: int | Tensor | None, device: torch.device
+    ) -> Tensor | None:
+        """The boolean mask ``(R, 1, Nq, N)`` of padding and causality, or None when nothing is hidden."""
+        if mask is not None and mask.dim() == 2:
+            mask = mask[:, None, None, :]
+        elif mask is not None and pooled is not None:
+            mask = pooled_tokens(mask.expand(-1, -1, tokens, -1).transpose(1, 2), pooled).transpose(1, 2)
+        if not self.causal or (mask is None and pooled is None):
+            return mask  # causality alone is left to the kernel
+        causal = torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
+        if isinstance(pooled, int):
+            causal = causal[:pooled]
+        seen = causal[pooled][:, None, None, :] if isinstance(pooled, Tensor) else causal[None, None]
+        return seen if mask is None else mask & seen
+
+    def extra_repr(self) -> str:
+        kept = ", ".join(f"{len(heads)}/{self.original_heads}" for heads in self.kept_heads)
+        return f"heads=[{kept}], head_width={self.head_width}"

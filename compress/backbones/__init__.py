@@ -1,0 +1,1 @@
+"""The only place that knows model families: one adapter file per family."""

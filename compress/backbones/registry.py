@@ -1,0 +1,40 @@
+"""The table of model families and what is asked of any of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accelerate import init_empty_weights
+
+from compress.backbones.base import Adapter, Preprocessor
+from compress.registry import Registry
+from compress.transformer.config import ModelConfig
+from compress.transformer.model import Transformer
+from compress.transformer.surgery import restructured
+
+ADAPTERS: Registry[Adapter] = Registry(
+    "adapter",
+    {
+        "timm": "compress.backbones.timm_vit:ADAPTER",
+        "hf": "compress.backbones.hf_encoder:ADAPTER",
+        "open_clip": "compress.backbones.open_clip_tower:ADAPTER",
+    },
+)
+
+
+def recognise(folder: Path) -> str | None:
+    """The name of the family whose model lies in ``folder``, or None."""
+    return next((name for name in ADAPTERS if ADAPTERS[name].recognises(folder)), None)
+
+
+def preprocessor(model: Transformer) -> Preprocessor:
+    """What turns raw samples into the inputs of ``model``, from the model's own configuration and files."""
+    return ADAPTERS[model.config.backbone.adapter].preprocessor(model)
+
+
+def build_skeleton(config: ModelConfig, files: dict[str, bytes] | None = None) -> Transformer:
+    """The model that ``config`` describes, its parameters on the meta device (shapes without memory)."""
+    with init_empty_weights(include_buffers=False):
+        parts = ADAPTERS[config.backbone.adapter].skeleton(config.backbone, len(config.labels))
+        original = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files)
+        return restructured(original, config).eval()

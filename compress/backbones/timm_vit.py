@@ -1,0 +1,307 @@
+"""timm's ``VisionTransformer`` and ``VisionTransformerDistilled`` on timm's own ``Attention``.
+
+Covers plain ViT, DeiT, registers, LayerScale, q/k norm, missing qkv bias, average and attention pooling, any input channels and
+size. Source: https://github.com/huggingface/pytorch-image-models, timm/models/vision_transformer.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import timm
+import timm.data
+import torch
+from PIL import Image
+from pydantic import ValidationError
+from timm.layers import Attention as TimmAttention
+from timm.layers import global_pool_nlc
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import Block, VisionTransformer
+from torch import Tensor, nn
+
+from compress.attention.attention import Attention, Projection
+from compress.backbones.base import Parts, Preprocessor, assemble
+from compress.backbones.source import ModelSource
+from compress.backbones.weights import load_strictly, read_weights
+from compress.data.images import image_preprocessor
+from compress.data.preprocessing import ImagePreprocessing
+from compress.errors import ModelError, UnsupportedModelError
+from compress.registry import nearest
+from compress.transformer.config import BackboneConfig
+from compress.transformer.layer import Layer
+from compress.transformer.model import Transformer
+from compress.transformer.parts import Head, Hidden, Inputs, Stem
+
+SUPPORTED = "timm VisionTransformer and VisionTransformerDistilled with Block layers and timm.layers.Attention"
+CLASSIFIER = ("head.", "head_dist.")
+
+
+class VitStem(Stem):
+    """Patch embedding, prefix tokens and position embedding: the vision transformer without its blocks and head."""
+
+    def __init__(self, vit: VisionTransformer) -> None:
+        super().__init__()
+        self.vit = vit
+        vit.blocks, vit.norm, vit.fc_norm, vit.head = nn.Sequential(), nn.Identity(), nn.Identity(), nn.Identity()
+        vit.attn_pool = None
+        if isinstance(vit, VisionTransformerDistilled):
+            vit.head_dist = nn.Identity()
+        self.prefix_tokens = vit.num_prefix_tokens
+        token_pooling = vit.global_pool == "token"
+        self.pooled = (2 if isinstance(vit, VisionTransformerDistilled) else 1) if token_pooling else None
+
+    def forward(self, inputs: Inputs) -> Hidden:
+        return Hidden(self.vit.forward_features(inputs), pooled=self.pooled)
+
+    def example(self, batch: int = 1, length: int | None = None) -> Tensor:
+        weight = next(self.vit.patch_embed.parameters())
+        size = self.vit.patch_embed.img_size
+        return torch.zeros(batch, self.vit.in_chans, *size, dtype=weight.dtype, device=weight.device)
+
+
+class VitHead(Head):
+    """Final norm, pooling and classifier; a distilled model's two classifiers are averaged, as timm does in evaluation."""
+
+    def __init__(self, vit: VisionTransformer) -> None:
+        super().__init__()
+        self.norm, self.attn_pool, self.fc_norm = vit.norm, vit.attn_pool, vit.fc_norm
+        self.drop, self.classifier = vit.head_drop, vit.head
+        self.distillation_classifier = vit.head_dist if isinstance(vit, VisionTransformerDistilled) else None
+        self.per_member = (
+            ("classifier",) if self.distillation_classifier is None else ("classifier", "distillation_classifier")
+        )
+        self.pooling, self.prefix_tokens = vit.global_pool, vit.num_prefix_tokens
+        self.pool_prefix = vit.pool_include_prefix
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        x = self.norm(hidden.states)
+        if self.distillation_classifier is not None:
+            return (self.classifier(self.drop(x[:, 0])) + self.distillation_classifier(self.drop(x[:, 1]))) / 2
+        if self.attn_pool is not None:
+            x = self.attn_pool(x if self.pool_prefix else x[:, self.prefix_tokens :])
+        else:
+            x = global_pool_nlc(x, self.pooling, self.prefix_tokens, self.pool_prefix)
+        return self.classifier(self.drop(self.fc_norm(x)))
+
+
+def take_apart(vit: nn.Module) -> Parts:
+    """The parts of a timm vision transformer, its attentions replaced by the project's own.
+
+    Raises:
+        UnsupportedModelError: a class that the project cannot represent exactly.
+    """
+    if type(vit) not in (VisionTransformer, VisionTransformerDistilled):
+        raise UnsupportedModelError(f"{type(vit).__name__} is not supported", fix=f"supported: {SUPPORTED}")
+    layers = [_layer(block, f"blocks.{index}") for index, block in enumerate(vit.blocks)]
+    head = VitHead(vit)
+    return Parts(VitStem(vit), layers, head)
+
+
+def _layer(block: nn.Module, where: str) -> Layer:
+    if type(block) is not Block:
+        raise UnsupportedModelError(
+            f"{type(block).__name__} is not supported", where=where, fix=f"supported: {SUPPORTED}"
+        )
+    source = block.attn
+    if type(source) is not TimmAttention:
+        raise UnsupportedModelError(
+            f"attention {type(source).__name__} is not supported", where=where, fix=f"supported: {SUPPORTED}"
+        )
+    if not isinstance(getattr(source, "norm", nn.Identity()), nn.Identity) or getattr(source, "gate", None) is not None:
+        raise UnsupportedModelError(
+            "Attention with a full-width norm or a gate on its output is not supported",
+            where=where,
+            fix=f"supported: {SUPPORTED}",
+        )
+    attention = Attention(
+        source.qkv.in_features,
+        source.head_dim,
+        [tuple(range(source.num_heads))],
+        original_heads=source.num_heads,
+        qkv_bias=source.qkv.bias is not None,
+        output_bias=source.proj.bias is not None,
+        query_norm=source.q_norm,
+        key_norm=source.k_norm,
+        dropout=source.attn_drop.p,
+        output_dropout=source.proj_drop.p,
+    )
+    weights = source.qkv.weight.chunk(3)  # rows are ordered (3, H, D)
+    biases = [None] * 3 if source.qkv.bias is None else source.qkv.bias.chunk(3)
+    query, key, value = (Projection(weight, bias) for weight, bias in zip(weights, biases, strict=True))
+    attention.load_projections(query, key, value, Projection(source.proj.weight, source.proj.bias))
+    return Layer(
+        attention,
+        block.mlp,
+        block.norm1,
+        block.norm2,
+        residual1=nn.Sequential(block.ls1, block.drop_path1),
+        residual2=nn.Sequential(block.ls2, block.drop_path2),
+    )
+
+
+class TimmAdapter:
+    """timm vision transformers by architecture name, hub id or folder."""
+
+    name = "timm"
+
+    def recognises(self, folder: Path) -> bool:
+        """A folder as ``timm`` saves it for the hub: ``config.json`` with an ``architecture``."""
+        return "architecture" in _folder_config(folder)
+
+    def open(self, source: ModelSource) -> Transformer:
+        """See ``Adapter.open``; ``source.arguments`` go to ``timm.create_model``."""
+        folder = Path(source.name).expanduser()
+        config = _folder_config(folder) if folder.is_dir() else {}
+        if folder.is_dir() and "architecture" not in config:
+            raise ModelError(
+                "config.json with an architecture is missing", where=str(folder), fix="use timm:NAME --weights FILE"
+            )
+        architecture = config.get("architecture", source.name)
+        local = source.weights or (str(folder) if folder.is_dir() else None)
+        state = read_weights(local) if local else None
+        arguments = {**_from_folder(config), **_from_weights(state, source), **source.arguments}
+        vit = self._create(architecture, arguments, pretrained=state is None)
+        if state is not None:
+            load_strictly(vit, state, str(local), may_reset=CLASSIFIER, reset=source.reset_classifier)
+        classes = getattr(vit, "num_classes", 0)
+        if not classes:
+            raise ModelError(
+                "the model has no classifier",
+                where=source.name,
+                fix="pass the argument num_classes and --reset-classifier",
+            )
+        labels = _labels(source, config, classes)
+        preprocessing = _preprocessing(source, config, vit)
+        backbone = BackboneConfig(
+            adapter=self.name, architecture=architecture, arguments={**arguments, "num_classes": classes}
+        )
+        return assemble(take_apart(vit), backbone, labels, preprocessing)
+
+    def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
+        """See ``Adapter.skeleton``."""
+        return take_apart(
+            self._create(backbone.architecture, {**backbone.arguments, "num_classes": classes}, pretrained=False)
+        )
+
+    def preprocessor(self, model: Transformer) -> Preprocessor:
+        """See ``Adapter.preprocessor``."""
+        spec = model.config.preprocessing
+        if not isinstance(spec, ImagePreprocessing):
+            raise ModelError(f"a vision transformer needs image preprocessing, not {spec.kind!r}")
+        transform = image_preprocessor(spec)
+
+        def preprocess(samples: Sequence[Image.Image]) -> Tensor:
+            return transform(list(samples))
+
+        return preprocess
+
+    def _create(self, architecture: str, arguments: dict[str, Any], *, pretrained: bool) -> nn.Module:
+        name = architecture.split(":")[-1].split("/")[-1].split(".")[0]
+        if name not in timm.list_models() and not architecture.startswith("hf-hub:"):
+            raise ModelError(
+                f"timm has no model {architecture!r}",
+                fix=nearest(name, timm.list_models("*vit*") + timm.list_models("*deit*")),
+            )
+        try:
+            return timm.create_model(architecture, pretrained=pretrained, **_constructor(arguments))
+        except TypeError as error:
+            raise ModelError(
+                f"timm refuses the arguments of {architecture} ({error})", fix="check model.arguments"
+            ) from None
+        except (OSError, RuntimeError) as error:
+            raise ModelError(
+                f"the pretrained weights of {architecture} cannot be fetched ({str(error).splitlines()[0]})",
+                fix="pass --weights FILE",
+            ) from None
+
+
+def _folder_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"not valid JSON ({error})", where=str(path), fix="fetch the file again") from None
+    return config if isinstance(config, dict) else {}
+
+
+def _from_folder(config: dict[str, Any]) -> dict[str, Any]:
+    """The constructor arguments that a saved folder records."""
+    recorded = dict(config.get("model_args") or {})
+    recorded.update({key: config[key] for key in ("num_classes", "global_pool") if key in config})
+    return recorded
+
+
+def _from_weights(state: Mapping[str, Tensor] | None, source: ModelSource) -> dict[str, Any]:
+    """What the shapes of the weights tell: the number of classes and of input channels."""
+    found: dict[str, Any] = {}
+    if state is not None and "head.weight" in state:
+        found["num_classes"] = state["head.weight"].shape[0]
+    if state is not None and "patch_embed.proj.weight" in state and state["patch_embed.proj.weight"].dim() == 4:
+        found["in_chans"] = state["patch_embed.proj.weight"].shape[1]
+    if source.reset_classifier and source.labels is not None:
+        found["num_classes"] = len(source.labels)
+    return found
+
+
+def _constructor(arguments: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples, timm asks for them."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+
+
+def _labels(source: ModelSource, config: dict[str, Any], classes: int) -> tuple[str, ...]:
+    labels = source.labels or config.get("label_names") or (config.get("pretrained_cfg") or {}).get("label_names")
+    if labels is None:
+        return tuple(str(index) for index in range(classes))
+    if len(labels) != classes:
+        raise ModelError(
+            f"{len(labels)} labels for a classifier of {classes} classes",
+            where="labels",
+            fix="name every class, or pass --reset-classifier to start a new classifier",
+        )
+    return tuple(str(label) for label in labels)
+
+
+def _preprocessing(source: ModelSource, config: dict[str, Any], vit: VisionTransformer) -> ImagePreprocessing:
+    """The preprocessing that came with the model; what is missing is asked for, never guessed."""
+    shipped = dict(config.get("pretrained_cfg") or vit.pretrained_cfg or {})
+    values: dict[str, Any] = {
+        "size": tuple(vit.patch_embed.img_size),
+        "channels": vit.in_chans,
+        "mean": shipped.get("mean"),
+        "std": shipped.get("std"),
+        "interpolation": shipped.get("interpolation"),
+        "crop_fraction": shipped.get("crop_pct", 1.0),
+        "resize": {"center": "shortest", "squash": "squash", "border": "longest"}.get(
+            shipped.get("crop_mode", "center")
+        ),
+    }
+    values = {key: value for key, value in values.items() if value is not None} | (source.preprocessing or {})
+    missing = [key for key in ("mean", "std", "interpolation", "resize") if key not in values]
+    if missing:
+        raise ModelError(
+            f"the model comes without its preprocessing ({', '.join(missing)})",
+            where=source.name,
+            fix="give model.preprocessing",
+        )
+    try:
+        spec = ImagePreprocessing(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ModelError(
+            f"{first['msg']}", where=f"preprocessing.{first['loc'][0]}", fix="correct model.preprocessing"
+        ) from None
+    if not len(spec.mean) == len(spec.std) == spec.channels:
+        raise ModelError(
+            f"the model takes {spec.channels} channels but its preprocessing has {len(spec.mean)} means",
+            where=source.name,
+            fix="give model.preprocessing with one mean and std per channel",
+        )
+    return spec
+
+
+ADAPTER = TimmAdapter()

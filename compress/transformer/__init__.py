@@ -1,0 +1,1 @@
+"""The family-independent encoder: layers, streams, surgery and cost."""

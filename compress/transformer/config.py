@@ -1,0 +1,75 @@
+"""What a model is, without its weights: the content of an artifact's ``config.json``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from compress.data.preprocessing import Preprocessing
+from compress.options import Options
+from compress.runtime import DType
+
+FORMAT_VERSION = 1
+
+
+class BackboneConfig(Options):
+    """Enough to rebuild the skeleton of the original model without a network."""
+
+    adapter: str = Field(description="Name in the registry of adapters.")
+    architecture: str = Field(description="The family's own name of the architecture.")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="The family's own arguments (JSON).")
+
+
+class Structure(Options):
+    """Which heads the model keeps and where its members part.
+
+    ``kept_heads[layer][group]`` lists the heads, by their number in the original model, in ascending order. A layer
+    below ``branch_layer`` has one group; from ``branch_layer`` on there is one group per member.
+    """
+
+    original_heads: tuple[int, ...] = Field(description="Heads per layer of the original model.")
+    kept_heads: tuple[tuple[tuple[int, ...], ...], ...]
+    members: int = Field(1, ge=1)
+    branch_layer: int = Field(0, ge=0)
+    mlp: Literal["averaged", "grouped"] = "averaged"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Structure:
+        layers = len(self.original_heads)
+        if len(self.kept_heads) != layers:
+            raise ValueError(f"kept_heads lists {len(self.kept_heads)} layers, original_heads {layers}")
+        if not 0 <= self.branch_layer <= layers:
+            raise ValueError(f"branch_layer {self.branch_layer} is outside 0..{layers}")
+        for layer, (groups, total) in enumerate(zip(self.kept_heads, self.original_heads, strict=True)):
+            expected = self.members if layer >= self.branch_layer else 1
+            if len(groups) != expected:
+                raise ValueError(f"layer {layer} has {len(groups)} groups of heads, expected {expected}")
+            for heads in groups:
+                if not heads or list(heads) != sorted(set(heads)) or heads[0] < 0 or heads[-1] >= total:
+                    raise ValueError(
+                        f"layer {layer}: heads {list(heads)} must be distinct, ascending, within 0..{total - 1}"
+                    )
+        return self
+
+    @classmethod
+    def original(cls, heads_per_layer: tuple[int, ...]) -> Structure:
+        """The structure of an unpruned single model."""
+        kept = tuple((tuple(range(heads)),) for heads in heads_per_layer)
+        return cls(original_heads=heads_per_layer, kept_heads=kept)
+
+    @property
+    def groups_differ(self) -> bool:
+        """Whether there are at least two streams."""
+        return self.members > 1
+
+
+class ModelConfig(Options):
+    """The content of ``config.json``."""
+
+    format_version: int = FORMAT_VERSION
+    backbone: BackboneConfig
+    structure: Structure
+    labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
+    preprocessing: Preprocessing = Field(discriminator="kind")
+    dtype: DType = "float32"

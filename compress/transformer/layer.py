@@ -1,0 +1,57 @@
+"""One transformer layer of any family: attention and MLP on a residual stream."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from compress.attention.attention import Attention, pooled_tokens
+from compress.transformer.parts import Hidden
+
+
+class Layer(nn.Module):
+    """Pre-norm (ViT, CLIP): ``x + f(norm(x))``; post-norm (BERT): ``norm(x + f(x))``.
+
+    Args:
+        attention: the project's attention.
+        mlp: the family's own feed-forward module, ``(R, N, C)`` to ``(R, N, C)``.
+        norm1, norm2: the normalisations of the two sub-layers.
+        residual1, residual2: what the family applies to a sub-layer's output before it is added (LayerScale, DropPath).
+        norm_first: pre-norm when true.
+    """
+
+    def __init__(
+        self,
+        attention: Attention,
+        mlp: nn.Module,
+        norm1: nn.Module,
+        norm2: nn.Module,
+        *,
+        residual1: nn.Module | None = None,
+        residual2: nn.Module | None = None,
+        norm_first: bool = True,
+    ) -> None:
+        super().__init__()
+        self.attention, self.mlp = attention, mlp
+        self.norm1, self.norm2 = norm1, norm2
+        self.residual1, self.residual2 = residual1 or nn.Identity(), residual2 or nn.Identity()
+        self.norm_first = norm_first
+
+    def forward(self, hidden: Hidden, *, gate: Tensor | None = None, last: bool = False) -> Hidden:
+        """Run the layer.
+
+        Args:
+            hidden: states ``(R, N, C)`` and masks.
+            gate: factor of every head's context, ``(R or 1, heads)``.
+            last: nothing but the pooled tokens is read afterwards: only they ask, and only they pass the MLP (exact).
+        """
+        pooled = hidden.pooled if last else None
+        x = hidden.states
+        if self.norm_first:
+            attended = self.attention(self.norm1(x), hidden.mask, gate=gate, pooled=pooled)
+            x = pooled_tokens(x, pooled) + self.residual1(attended)
+            x = x + self.residual2(self.mlp(self.norm2(x)))
+        else:
+            attended = self.attention(x, hidden.mask, gate=gate, pooled=pooled)
+            x = self.norm1(pooled_tokens(x, pooled) + self.residual1(attended))
+            x = self.norm2(x + self.residual2(self.mlp(x)))
+        return hidden.with_states(x)

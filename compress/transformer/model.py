@@ -1,0 +1,107 @@
+"""A transformer classifier of any family, single, pruned or fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from compress.transformer.combine import combine_logits
+from compress.transformer.config import ModelConfig, Structure
+from compress.transformer.layer import Layer
+from compress.transformer.parts import Head, Hidden, Inputs, Stem
+
+Gates = Sequence[Tensor | None]
+
+
+class Transformer(nn.Module):
+    """Stem, layers and head; below the branch layer one stream, from it on one per member.
+
+    Args:
+        stem: from inputs to hidden states.
+        layers: the distinct layers.
+        head: from hidden states to logits.
+        config: what the model is (kept up to date by every stage).
+        order: the layers in the order in which they run; a shared layer (ALBERT) appears several times. Default: each
+            once.
+        files: further files that belong to the model (a tokenizer), name to content.
+    """
+
+    def __init__(
+        self,
+        stem: Stem,
+        layers: Sequence[Layer],
+        head: Head,
+        *,
+        config: ModelConfig,
+        order: Sequence[int] | None = None,
+        files: dict[str, bytes] | None = None,
+    ) -> None:
+        super().__init__()
+        self.stem, self.layers, self.head = stem, nn.ModuleList(layers), head
+        self.config = config
+        self.order: tuple[int, ...] = tuple(order if order is not None else range(len(layers)))
+        self.files: dict[str, bytes] = dict(files or {})
+
+    @property
+    def structure(self) -> Structure:
+        """Kept heads, members and branch layer."""
+        return self.config.structure
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Class names in the order of the logits."""
+        return self.config.labels
+
+    def embed(self, inputs: Inputs) -> Hidden:
+        """The hidden states before the first layer: one stream."""
+        return self.stem(inputs)
+
+    def run_layers(
+        self, hidden: Hidden, *, start: int = 0, stop: int | None = None, gates: Gates | None = None
+    ) -> Hidden:
+        """Run the steps ``start .. stop-1`` of ``order``; the streams part on the way where the branch layer lies.
+
+        Args:
+            hidden: states as they are before step ``start``.
+            start, stop: positions in ``order``; ``stop`` None runs to the end.
+            gates: per distinct layer a factor of its heads' contexts, ``(R or 1, heads)``, or None.
+        """
+        end = len(self.order)
+        for step in range(start, end if stop is None else stop):
+            index = self.order[step]
+            if step == self._parting:
+                hidden = hidden.repeated(self.structure.members)
+            gate = None if gates is None else gates[index]
+            hidden = self.layers[index](hidden, gate=gate, last=step == end - 1)
+        return hidden
+
+    @property
+    def _parting(self) -> int | None:
+        """The step before which one stream becomes M; None for a single stream or when only the heads differ."""
+        branch = self.structure.branch_layer
+        if self.structure.members == 1 or branch >= len(self.layers):
+            return None
+        return self.order.index(branch)
+
+    def classify(self, hidden: Hidden) -> Tensor:
+        """Member logits ``(M, B, K)`` from the states after the last layer."""
+        members = self.structure.members
+        if members > 1 and self._parting is None:
+            hidden = hidden.repeated(members)
+        logits = self.head(hidden)
+        return logits.view(members, -1, logits.shape[-1])
+
+    def members(self, inputs: Inputs, *, gates: Gates | None = None) -> Tensor:
+        """Logits of every member, ``(M, B, K)``.
+
+        Args:
+            inputs: images ``(B, channels, height, width)``, or a mapping of token tensors (``input_ids``,
+                ``attention_mask``, ...).
+            gates: see ``run_layers``.
+        """
+        return self.classify(self.run_layers(self.embed(inputs), gates=gates))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Logits ``(B, K)`` whose softmax is the mean of the members' probabilities."""
+        return combine_logits(self.members(inputs))
