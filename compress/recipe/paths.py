@@ -1,0 +1,63 @@
+"""Relative paths in a recipe start at the recipe's own folder, wherever the command is run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from compress.recipe.schema import DataSources, ModelSource, Recipe, scheme_of
+from compress.recipe.yaml_source import KeyPath
+
+WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+PATH_STARTS = ("./", "../", "~")
+
+
+def absolute(reference: str, base: Path) -> str:
+    """A path relative to ``base`` made absolute; a reference with a scheme (``builtin:digits``) stays as it is.
+
+    What follows a ``#`` is kept, since it is part of the last name.
+    """
+    if scheme_of(reference) and not os.path.lexists(base / reference):
+        return reference
+    return os.path.normpath(base / Path(reference).expanduser())
+
+
+def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path]) -> Recipe:
+    """The recipe with every path absolute.
+
+    Args:
+        recipe: as written.
+        base_of: folder that the path at a key such as ``("data", "train")`` is relative to: the recipe's folder, or
+            the working directory for a value that the command line gave.
+    """
+    return recipe.model_copy(
+        update={"model": _absolute_model(recipe.model, base_of), "data": _absolute_data(recipe.data, base_of)}
+    )
+
+
+def _absolute_model(model: ModelSource, base_of: Callable[[KeyPath], Path]) -> ModelSource:
+    update: dict[str, str] = {}
+    if model.adapter is None or model.name.startswith(PATH_STARTS):
+        update["name"] = absolute(model.name, base_of(("model", "name")))
+    if model.weights is not None:
+        base = base_of(("model", "weights"))
+        is_path = model.weights.startswith(PATH_STARTS) or model.weights.endswith(WEIGHT_SUFFIXES)
+        if is_path or os.path.lexists(base / model.weights):
+            update["weights"] = absolute(model.weights, base)
+    return model.model_copy(update=update)
+
+
+def _absolute_data(data: DataSources, base_of: Callable[[KeyPath], Path]) -> DataSources:
+    root = None if data.root is None else Path(absolute(data.root, base_of(("data", "root"))))
+    update: dict[str, object] = {} if root is None else {"root": str(root)}
+
+    def resolve(reference: str, key: KeyPath) -> str:
+        return absolute(reference, root or base_of(key))
+
+    for name in ("train", "calibration", "test"):
+        reference = getattr(data, name)
+        if reference is not None:
+            update[name] = resolve(reference, ("data", name))
+    update["ood"] = {name: resolve(reference, ("data", "ood", name)) for name, reference in data.ood.items()}
+    return data.model_copy(update=update)

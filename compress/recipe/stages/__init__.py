@@ -1,0 +1,15 @@
+"""What a recipe can do: one file per stage, one line per stage here."""
+
+from __future__ import annotations
+
+from compress.recipe.stages.base import Stage
+from compress.registry import Registry
+
+STAGES: Registry[type[Stage]] = Registry(
+    "stage",
+    {
+        "prune": "compress.recipe.stages.prune:PruneStage",
+        "fuse": "compress.recipe.stages.fuse:FuseStage",
+        "eval": "compress.recipe.stages.evaluate:EvaluateStage",
+    },
+)

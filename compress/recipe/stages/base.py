@@ -1,0 +1,143 @@
+"""What the runner of recipes knows about a stage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+
+from compress.errors import RecipeError
+from compress.options import Options
+from compress.recipe.schema import DataSources, Recipe, StageEntry
+
+if TYPE_CHECKING:
+    from compress.data.base import Dataset
+    from compress.transformer.config import Structure
+    from compress.transformer.model import Transformer
+
+Kind = Literal["model", "members"]
+KIND_NAMES: Mapping[Kind, str] = {"model": "one model", "members": "a set of pruned members"}
+
+RECIPE_MODEL_LABEL = "single"
+"""What tables call the recipe's own model."""
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """What a stage starts from.
+
+    Attributes:
+        recipe: the whole recipe.
+        target: the folder the stage must write, whole or not at all.
+        current: newest artifact of the run; None while that is still the recipe's own model.
+        label: what a table calls the current artifact.
+        artifacts: newest artifact of each kind that an earlier stage of the run wrote.
+    """
+
+    recipe: Recipe
+    target: Path
+    current: Path | None = None
+    label: str = RECIPE_MODEL_LABEL
+    artifacts: Mapping[Kind, Path] = field(default_factory=dict)
+
+    def open_recipe_model(self) -> Transformer:
+        """The recipe's own model, with its weights."""
+        from compress.opening import open_model
+
+        source = self.recipe.model
+        return open_model(
+            source.reference,
+            weights=source.weights,
+            labels=source.labels or None,
+            templates=source.templates or None,
+            arguments=source.arguments,
+        )
+
+    def open_data(self, reference: str) -> Dataset:
+        """A data set of the recipe."""
+        return open_recipe_data(self.recipe.data, reference)
+
+
+def open_recipe_data(sources: DataSources, reference: str) -> Dataset:
+    """Open one of the references of ``data:`` with the recipe's columns."""
+    from compress.data.base import open_dataset
+
+    return open_dataset(reference, text_column=sources.text_column, label_column=sources.label_column)
+
+
+class Stage(ABC, Generic[O]):
+    """One kind of stage: its options, what it needs, what it makes, and how to run it.
+
+    Importing a stage's module must not import torch: the work is imported within ``execute``.
+    """
+
+    options: ClassVar[type[Options]]
+    """The schema of the stage's keys."""
+
+    accepts: ClassVar[tuple[Kind, ...]]
+    """Kinds of artifact the stage can start from."""
+
+    produces: ClassVar[Kind | None]
+    """Kind of the artifact it makes; None when the next stage continues with the same artifact."""
+
+    label: ClassVar[str] = ""
+    """What a table calls the artifact that it makes."""
+
+    synonyms: ClassVar[Mapping[str, str]] = {}
+    """Names that other tools use for a key, for hints only."""
+
+    def data(self, sources: DataSources, options: O) -> Mapping[str, str]:
+        """References the stage reads, by role; raises ``RecipeError`` when the recipe lacks one."""
+        return {}
+
+    def check(self, sources: DataSources, options: O, label: str, earlier: tuple[Kind, ...]) -> None:
+        """Raise ``CompressError`` when the options cannot work.
+
+        Args:
+            sources: the recipe's data.
+            options: the stage's options.
+            label: what a table calls the artifact that the stage starts from.
+            earlier: kinds of artifact that earlier stages made.
+        """
+
+    def plan(self, structure: Structure, options: O) -> Structure:
+        """The structure after the stage, as far as it is known without computing (head numbers are placeholders)."""
+        return structure
+
+    def artifact_label(self, entry: StageEntry) -> str:
+        """What a table calls the artifact of this step: its own name if it has one."""
+        return self.label if entry.name == entry.stage else entry.name
+
+    @abstractmethod
+    def execute(self, inputs: StageInputs, options: O) -> None:
+        """Do the work and write ``inputs.target``, replacing what is there."""
+
+    def report(self, folder: Path, options: O) -> StageReport | None:
+        """What a finished stage has to say at the end of a run; raises ``ArtifactError`` when its files are broken."""
+        return None
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What a finished stage has to say.
+
+    Attributes:
+        table: text for the terminal.
+        plain: the same and more as JSON values.
+        failed_gates: one sentence per gate that failed.
+    """
+
+    table: str
+    plain: object
+    failed_gates: tuple[str, ...] = ()
+
+
+def required_reference(value: str | None, key: str, why: str) -> str:
+    """``value``, or a ``RecipeError`` that asks for it."""
+    if value is None:
+        raise RecipeError(f"the recipe has no data.{key}, {why}", where="data", fix=f"add '{key}:' under data:")
+    return value
