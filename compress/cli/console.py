@@ -1,0 +1,80 @@
+"""What the outermost layer and the commands share during one call: quiet, debug, and the closing line."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from compress.cli.help_pages import HELP_SECTION, section_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+PROGRAM = "compress"
+
+
+@dataclass
+class Console:
+    """The state of one call of the program.
+
+    Attributes:
+        debug: show tracebacks and debug messages.
+        quiet: no progress bars; warnings and errors only.
+        closing_line: makes the last line on stderr of a call that fails or is interrupted.
+    """
+
+    debug: bool = False
+    quiet: bool = False
+    closing_line: Callable[[], str] | None = None
+
+    def set_up_log(self) -> None:
+        """Send the program's log to stderr, at the level that was asked for."""
+        logger = logging.getLogger(PROGRAM)
+        logger.setLevel(logging.DEBUG if self.debug else logging.WARNING if self.quiet else logging.INFO)
+        logger.propagate = False
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.handlers = [handler]
+
+    def say(self, message: str) -> None:
+        """Write one line to stderr; nobody may be reading it."""
+        with contextlib.suppress(BrokenPipeError):
+            click.echo(f"{PROGRAM}: {' '.join(message.split())}", err=True)
+
+    def error(self, message: str) -> None:
+        """Write an error, with the traceback of the exception being handled if ``--debug`` was given."""
+        if self.debug:
+            traceback.print_exc()
+        self.say(f"error: {message}")
+
+
+def _set(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    console = context.find_object(Console)
+    if not value or console is None:
+        return
+    if parameter.name == "debug":
+        console.debug = True
+    else:
+        from compress.progress import QUIET_VARIABLE
+
+        console.quiet = True
+        os.environ[QUIET_VARIABLE] = "1"
+    console.set_up_log()
+
+
+def message_options(command: F) -> F:
+    """Add ``--quiet`` and ``--debug``; they reach the ``Console`` and not the command's function."""
+    for name, help_text in (
+        ("--debug", "Show a traceback with every error, and debug messages."),
+        ("--quiet", "No progress bars; warnings and errors only."),
+    ):
+        command = section_option(
+            HELP_SECTION, name, is_flag=True, is_eager=True, expose_value=False, callback=_set, help=help_text
+        )(command)
+    return command

@@ -1,0 +1,35 @@
+"""``compress fuse``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compress.cli.console import message_options
+from compress.cli.help_pages import SectionedCommand
+from compress.cli.output import emit
+from compress.cli.schema_options import read_options, schema_options
+from compress.cli.shared_options import json_option, output_options
+from compress.fusion.options import Fuse
+
+
+@click.command(
+    "fuse",
+    cls=SectionedCommand,
+    examples=("compress fuse pruned -o fused", "compress fuse pruned -o fused --mlp grouped --json -"),
+)
+@click.argument("pruned", type=click.Path(path_type=Path))
+@schema_options(Fuse, "Fusing")
+@output_options()
+@json_option()
+@message_options
+def fuse(pruned: Path, out: Path, overwrite: bool, json_target: str | None, **values: Any) -> None:
+    """Fuse the members in the folder PRUNED, which compress prune wrote, into one model."""
+    options = read_options(Fuse, values)
+
+    from compress.fusion.fuse import fuse as fuse_members
+
+    result = fuse_members(pruned, out, options=options, overwrite=overwrite)
+    emit(result.table(), result.to_plain(), json_target)
