@@ -136,13 +136,9 @@ class Attention(nn.Module):
         Returns:
             ``(G·B, Nq, C)``, Nq the number of asking tokens.
         """
-        rows, tokens, _ = x.shape
-        # (R, N, 3, H, D) -> 3 × (R, H, N, D): views, no copies; the kernel reads strided operands.
-        qkv = self.qkv(x).view(rows, tokens, 3, self.slots, self.head_width).permute(2, 0, 3, 1, 4)
-        query, key, value = qkv.unbind(0)
+        tokens = x.shape[1]
+        query, key, value = self._project(x, pooled)
         query, key = self.query_norm(query), self.key_norm(key)
-        if pooled is not None:
-            query = pooled_tokens(query.transpose(1, 2), pooled).transpose(1, 2)
         context = F.scaled_dot_product_attention(
             query,
             key,
@@ -155,6 +151,21 @@ class Attention(nn.Module):
         if gate is not None:
             context = context * gate[:, None, :, None].to(context.dtype)
         return self.output_dropout(self.output(context.flatten(2)))
+
+    def _project(self, x: Tensor, pooled: int | Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries ``(R, H, Nq, D)``, keys and values ``(R, H, N, D)``: views, no copies; the kernel reads strided operands."""
+        if pooled is None:
+            query, key, value = self._by_head(self.qkv(x), 3)
+        else:
+            inner = self.slots * self.head_width
+            (query,) = self._by_head(self.qkv(pooled_tokens(x, pooled), slice(0, inner)), 1)
+            key, value = self._by_head(self.qkv(x, slice(inner, 3 * inner)), 2)
+        return query, key, value
+
+    def _by_head(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """``(R, N, parts·H·D)`` to ``parts`` tensors ``(R, H, N, D)``."""
+        split = projected.view(*projected.shape[:2], parts, self.slots, self.head_width)
+        return split.permute(2, 0, 3, 1, 4).unbind(0)
 
     def _attention_mask(
         self, mask: Tensor | None, tokens: int, pooled: int | Tensor | None, device: torch.device

@@ -32,17 +32,19 @@ class GroupedLinear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(groups, out_features, in_features))
         self.register_parameter("bias", nn.Parameter(torch.zeros(groups, out_features)) if bias else None)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(G·B, ..., in)`` to ``(G·B, ..., out)``."""
+    def forward(self, x: Tensor, outputs: slice | None = None) -> Tensor:
+        """Map ``(G·B, ..., in)`` to ``(G·B, ..., out)``, or to the output features ``outputs`` only."""
+        weight, bias = self.weight, self.bias
+        if outputs is not None:
+            weight, bias = weight[:, outputs], None if bias is None else bias[:, outputs]
         if self.groups == 1:
-            return F.linear(x, self.weight[0], None if self.bias is None else self.bias[0])
+            return F.linear(x, weight[0], None if bias is None else bias[0])
         rows = x.reshape(self.groups, -1, self.in_features)
-        weight = self.weight.transpose(1, 2)
-        if self.bias is None:
-            y = torch.bmm(rows, weight)
+        if bias is None:
+            y = torch.bmm(rows, weight.transpose(1, 2))
         else:
-            y = torch.baddbmm(self.bias.unsqueeze(1), rows, weight)
-        return y.view(*x.shape[:-1], self.out_features)
+            y = torch.baddbmm(bias.unsqueeze(1), rows, weight.transpose(1, 2))
+        return y.view(*x.shape[:-1], y.shape[-1])
 
     def extra_repr(self) -> str:
         return f"groups={self.groups}, in={self.in_features}, out={self.out_features}, bias={self.bias is not None}"

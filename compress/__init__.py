@@ -1,0 +1,63 @@
+"""Prune attention heads of pretrained transformers, fuse the pruned copies, and measure what it costs and knows.
+
+Importing this package imports none of the heavy libraries; each function below is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compress.artifact.store import load_model as load
+    from compress.data.base import open_dataset
+    from compress.errors import CompressError
+    from compress.evaluation.evaluate import evaluate
+    from compress.evaluation.options import Evaluate
+    from compress.fusion.fuse import fuse
+    from compress.fusion.options import Fuse
+    from compress.opening import open_model
+    from compress.pruning.options import Prune
+    from compress.pruning.prune import prune
+    from compress.runtime import Runtime
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "CompressError": "compress.errors:CompressError",
+    "Evaluate": "compress.evaluation.options:Evaluate",
+    "Fuse": "compress.fusion.options:Fuse",
+    "Prune": "compress.pruning.options:Prune",
+    "Runtime": "compress.runtime:Runtime",
+    "evaluate": "compress.evaluation.evaluate:evaluate",
+    "fuse": "compress.fusion.fuse:fuse",
+    "load": "compress.artifact.store:load_model",
+    "open_dataset": "compress.data.base:open_dataset",
+    "open_model": "compress.opening:open_model",
+    "prune": "compress.pruning.prune:prune",
+}
+
+__all__ = [
+    "CompressError",
+    "Evaluate",
+    "Fuse",
+    "Prune",
+    "Runtime",
+    "evaluate",
+    "fuse",
+    "load",
+    "open_dataset",
+    "open_model",
+    "prune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PUBLIC[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

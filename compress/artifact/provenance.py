@@ -1,0 +1,34 @@
+"""Where an artifact came from: the content of ``provenance.json``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+from pydantic import Field
+
+from compress.options import Options
+
+VERSIONED = ("compress-transformers", "torch", "timm", "transformers", "open_clip_torch", "safetensors")
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of the packages that decide what a model computes."""
+    found = {}
+    for name in VERSIONED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+class Provenance(Options):
+    """How an artifact was made; no times, latencies or absolute paths, so equal runs give equal files."""
+
+    stage: str
+    options: dict[str, Any] = Field(default_factory=dict, description="The stage's options as they were resolved.")
+    parents: tuple[str, ...] = Field((), description="Hashes of the models that it was made from.")
+    data_fingerprint: str | None = None
+    notes: dict[str, Any] = Field(default_factory=dict, description="What the stage measured about its own work.")
+    versions: dict[str, str] = Field(default_factory=installed_versions)

@@ -1,0 +1,151 @@
+"""Models as artifacts: a folder with weights, configuration, provenance, model card and manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from compress.artifact.card import model_card
+from compress.artifact.durable import write_bytes
+from compress.artifact.folder import new_folder, verify_folder
+from compress.artifact.manifest import Manifest
+from compress.artifact.provenance import Provenance
+from compress.artifact.tensors import TensorEntry, TensorFile, read_tensors, tensor_entries, write_tensors
+from compress.backbones.registry import build_skeleton
+from compress.errors import ArtifactError
+from compress.transformer.config import FORMAT_VERSION, ModelConfig
+from compress.transformer.model import Transformer
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+PROVENANCE = "provenance.json"
+CARD = "README.md"
+OWN_FILES = (WEIGHTS, CONFIG, PROVENANCE, CARD)
+MAX_CONFIG_BYTES = 16 * 2**20
+
+
+def json_bytes(text: str) -> bytes:
+    """Indented JSON with sorted keys, the same bytes each time."""
+    return (json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def save_model(model: Transformer, folder: Path, provenance: Provenance, *, overwrite: bool = False) -> None:
+    """Write ``model`` to ``folder``, which appears complete or not at all.
+
+    Raises:
+        ArtifactError: the place cannot be written.
+    """
+    entries, ties = tensor_entries(model.state_dict())
+    write_model(model.config, entries, folder, provenance, files=model.files, ties=ties, overwrite=overwrite)
+
+
+def write_model(
+    config: ModelConfig,
+    entries: Iterable[TensorEntry],
+    folder: Path,
+    provenance: Provenance,
+    *,
+    files: Mapping[str, bytes],
+    ties: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model whose tensors are produced one at a time; see ``save_model``."""
+    with new_folder(folder, kind="model", stage=provenance.stage, overwrite=overwrite) as partial:
+        write_tensors(partial / WEIGHTS, entries, ties=ties)
+        write_bytes(partial / CONFIG, json_bytes(config.model_dump_json()))
+        write_bytes(partial / PROVENANCE, json_bytes(provenance.model_dump_json()))
+        write_bytes(partial / CARD, model_card(config, provenance).encode())
+        for name, content in files.items():
+            write_bytes(partial / name, content)
+
+
+def read_config(folder: Path, stage: str = "that wrote it") -> ModelConfig:
+    """The configuration of an artifact.
+
+    Raises:
+        ArtifactError: it is damaged, or was written by a newer version of the format.
+    """
+    path = folder / CONFIG
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ArtifactError(
+                "is too large for a configuration", where=str(path), fix=f"run the stage {stage!r} again"
+            )
+        content = json.loads(path.read_bytes())
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise ArtifactError(
+                f"has format version {version}, this program reads up to {FORMAT_VERSION}",
+                where=str(path),
+                fix="upgrade compress-transformers",
+            )
+        return ModelConfig.model_validate(content)
+    except OSError as error:
+        raise ArtifactError(f"cannot be read ({error.strerror})", where=str(path), fix="check the folder") from None
+    except (ValueError, RecursionError, ValidationError) as error:
+        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise ArtifactError(
+            f"is not a valid configuration ({detail})", where=str(path), fix=f"run the stage {stage!r} again"
+        ) from None
+
+
+def read_provenance(folder: Path) -> Provenance:
+    """How an artifact was made; raises ``ArtifactError`` when the file is damaged."""
+    path = folder / PROVENANCE
+    try:
+        return Provenance.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ArtifactError(
+            "is not a valid provenance", where=str(path), fix="run the stage that wrote it again"
+        ) from error
+
+
+def read_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:
+    """The further files of a model (a tokenizer): whatever the manifest lists beside the artifact's own."""
+    names = [name for name in manifest.files if name not in OWN_FILES and not name.startswith("model-")]
+    return {name: (folder / name).read_bytes() for name in names if not name.endswith((".safetensors", ".index.json"))}
+
+
+def load_model(
+    folder: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> Transformer:
+    """Load an artifact, in evaluation mode; no network, no pickle, no code from the folder.
+
+    Args:
+        folder: what a stage wrote.
+        device: where the model goes.
+        dtype: number format; None keeps that of the file.
+
+    Raises:
+        ArtifactError: the folder is incomplete, damaged, too new, or not one model; names file and stage to run again.
+    """
+    folder = Path(folder)
+    manifest = verify_folder(folder, expect_kind="model")
+    config = read_config(folder, manifest.stage)
+    model = build_skeleton(config, read_files(folder, manifest))
+    load_tensors(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS, manifest.stage)
+    return model.to(device=device, dtype=dtype).eval()
+
+
+def load_tensors(model: Transformer, tensors: TensorFile, where: Path, stage: str) -> None:
+    """Put the tensors of a file in the place of a skeleton's, all of them, without a copy.
+
+    Raises:
+        ArtifactError: a tensor is missing, unexpected or has another shape.
+    """
+    expected: dict[str, Tensor] = model.state_dict()
+    wrong = sorted(expected.keys() ^ set(tensors)) or [
+        name for name, tensor in expected.items() if tensors.shape(name) != tuple(tensor.shape)
+    ]
+    if wrong:
+        raise ArtifactError(
+            f"the weights do not fit the configuration ({', '.join(wrong[:4])})",
+            where=str(where),
+            fix=f"run the stage {stage!r} that wrote it again",
+        )
+    model.load_state_dict({name: tensors[name] for name in tensors}, strict=True, assign=True)

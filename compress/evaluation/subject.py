@@ -1,0 +1,138 @@
+"""What is evaluated: a model or several separate ones, however the user named it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from compress.artifact.folder import verify_folder
+from compress.artifact.manifest import Manifest, read_manifest
+from compress.artifact.store import load_model
+from compress.errors import ModelError
+from compress.opening import artifact_folder, open_model
+from compress.runtime import Runtime
+from compress.transformer.config import Structure
+from compress.transformer.cost import count_cost, count_parameters
+from compress.transformer.ensemble import Ensemble
+from compress.transformer.model import Transformer
+
+
+@dataclass
+class Subject:
+    """One row of the comparison.
+
+    Attributes:
+        name: its name in the table.
+        module: a ``Transformer`` or an ``Ensemble`` of them, on the device and in the number format of the run.
+        reference: how the user named it.
+        manifest: of the artifact; None for a model that is none.
+        folder: of the artifact.
+    """
+
+    name: str
+    module: Transformer | Ensemble
+    reference: str = ""
+    manifest: Manifest | None = None
+    folder: Path | None = None
+    _flops: dict[int | None, int] = field(default_factory=dict)
+
+    @property
+    def models(self) -> Sequence[Transformer]:
+        """The transformers inside."""
+        return [self.module] if isinstance(self.module, Transformer) else list(self.module.models)
+
+    @property
+    def kind(self) -> str:
+        """single, pruned, members (separate models) or fused."""
+        if isinstance(self.module, Ensemble):
+            return "members"
+        structure = self.module.structure
+        if structure.members > 1:
+            return "fused"
+        whole = Structure.original(structure.original_heads).kept_heads == structure.kept_heads
+        return "single" if whole else "pruned"
+
+    @property
+    def members(self) -> int:
+        """M, the number of predictions that are averaged."""
+        return sum(model.structure.members for model in self.models)
+
+    @property
+    def kept_heads(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """``[layer][member]``; a trunk layer of a fused model lists its heads once."""
+        layers = zip(*(model.structure.kept_heads for model in self.models), strict=True)
+        return tuple(tuple(heads for groups in layer for heads in groups) for layer in layers)
+
+    @property
+    def branch_layer(self) -> int:
+        """The first layer in which members differ."""
+        if isinstance(self.module, Transformer):
+            return self.module.structure.branch_layer
+        differing = (layer for layer, heads in enumerate(self.kept_heads) if len(set(heads)) > 1)
+        return next(differing, len(self.kept_heads))
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all models together."""
+        return sum(count_parameters(model) for model in self.models)
+
+    @property
+    def bytes_on_disk(self) -> int | None:
+        """Size of the artifact's files, those of its members included; None for a model that is no artifact."""
+        if self.manifest is None or self.folder is None:
+            return None
+        parts = [self.manifest, *(read_manifest(self.folder / member) for member in self.manifest.members)]
+        return sum(record.bytes for part in parts for record in part.files.values())
+
+    def flops(self, length: int | None) -> int:
+        """FLOPs of one input of ``length`` tokens, or of the model's own size."""
+        if length not in self._flops:
+            self._flops[length] = sum(count_cost(model, length=length).flops for model in self.models)
+        return self._flops[length]
+
+
+def open_subject(name: str, given: str | Path | nn.Module, runtime: Runtime) -> Subject:
+    """Open a model, or a set of pruned members as an ensemble, and bring it to where the run computes.
+
+    Raises:
+        CompressError: it cannot be opened.
+    """
+    subject = _open(name, given)
+    device, dtype = runtime.torch_device(), runtime.torch_dtype()
+    if any(
+        tensor.device != device or (tensor.is_floating_point() and tensor.dtype != dtype)
+        for tensor in _tensors(subject.module)
+    ):
+        # A caller's own model stays as it is.
+        subject.module = (copy.deepcopy(subject.module) if given is subject.module else subject.module).to(
+            device, dtype
+        )
+    subject.module.eval()
+    return subject
+
+
+def _open(name: str, given: str | Path | nn.Module) -> Subject:
+    if isinstance(given, Transformer | Ensemble):
+        return Subject(name, given)
+    if isinstance(given, nn.Module):
+        raise ModelError(
+            f"{type(given).__name__} is not a model of this library", where=name, fix="give what compress.load returns"
+        )
+    folder = artifact_folder(given)
+    if folder is None:
+        return Subject(name, open_model(given), str(given))
+    manifest = read_manifest(folder)
+    if manifest.kind != "members":
+        return Subject(name, load_model(folder), str(given), manifest, folder)
+    verify_folder(folder)
+    ensemble = Ensemble([load_model(folder / member) for member in manifest.members])
+    return Subject(name, ensemble, str(given), manifest, folder)
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()

@@ -1,0 +1,189 @@
+"""The ``fuse`` stage: pruned copies in, one model out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compress.artifact.folder import check_target, verify_folder
+from compress.artifact.manifest import Manifest
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import WEIGHTS, load_tensors, read_config, read_files, read_provenance, write_model
+from compress.artifact.tensors import TensorFile, read_tensors
+from compress.backbones.registry import build_skeleton
+from compress.errors import ModelError, SelfCheckError
+from compress.fusion.agreement import check_configs, check_shapes, parting_layer, same_elsewhere
+from compress.fusion.merge import fused_entries
+from compress.fusion.options import Fuse
+from compress.transformer.config import ModelConfig, Structure
+from compress.transformer.model import Transformer
+
+log = logging.getLogger(__name__)
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class FuseResult:
+    """What ``fuse`` wrote.
+
+    Attributes:
+        folder: the fused artifact.
+        members: M.
+        branch_layer: the first layer with M streams.
+        exact: whether member m of the fused model equals pruned copy m (members that were not tuned apart).
+    """
+
+    folder: Path
+    members: int
+    branch_layer: int
+    exact: bool
+
+    def table(self) -> str:
+        """A short text for the terminal."""
+        trunk = (
+            f"one stream below layer {self.branch_layer}" if self.branch_layer else "streams from the first layer on"
+        )
+        agreement = (
+            "equal to the separate members" if self.exact else "weights that the members tuned apart are averaged"
+        )
+        return f"{self.members} members fused in {self.folder}: {trunk}; {agreement}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A pruned copy that is read but not loaded."""
+
+    name: str
+    config: ModelConfig
+    state: TensorFile
+    parent: str
+    files: dict[str, bytes]
+
+
+def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, overwrite: bool = False) -> FuseResult:
+    """Fuse the members that ``prune`` wrote into one model with one stream below the branch layer and M from it on.
+
+    Args:
+        pruned: folder of a complete set of members.
+        out: folder to write.
+        options: see ``Fuse``.
+        overwrite: replace an artifact that is there.
+
+    Raises:
+        ArtifactError: ``pruned`` is incomplete or damaged; ``out`` cannot be written.
+        ModelError: the members do not fit each other.
+        SelfCheckError: the result disagrees with the separate members; nothing is written.
+
+    Source: Hydra Ensembles, arXiv 2510.18358, section 3. The trunk that members share is computed once, which changes
+    no result. Tensors are merged one at a time: beside the mapped files, one output tensor is in memory.
+    """
+    options = options or Fuse()
+    pruned, out = Path(pruned), Path(out)
+    check_target(out, overwrite=overwrite)
+    manifest = verify_folder(pruned, expect_kind="members")
+    members = [_read_member(pruned / name) for name in manifest.members]
+    config = _fused_config(members, options)
+    exact = same_elsewhere([member.state for member in members])
+    skeletons = [build_skeleton(member.config, member.files) for member in members]
+    fused = build_skeleton(config, members[0].files)
+    entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
+    _announce_memory(members, sum(torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries))
+    if exact:
+        fused.load_state_dict({entry.name: entry.load() for entry in entries}, strict=True, assign=True)
+        _self_check(fused, [_loaded(skeleton, member) for skeleton, member in zip(skeletons, members, strict=True)])
+    provenance = Provenance(
+        stage="fuse",
+        options=options.model_dump(mode="json"),
+        parents=(manifest.digest,),
+        notes={"branch_layer": config.structure.branch_layer, "exact": exact},
+    )
+    write_model(config, entries, out, provenance, files=members[0].files, overwrite=overwrite)
+    return FuseResult(out, len(members), config.structure.branch_layer, exact)
+
+
+def _read_member(folder: Path) -> _Member:
+    manifest: Manifest = verify_folder(folder, expect_kind="model")
+    parents = read_provenance(folder).parents
+    return _Member(
+        name=folder.name,
+        config=read_config(folder, manifest.stage),
+        state=read_tensors(folder / WEIGHTS),
+        parent=parents[0] if parents else "",
+        files=read_files(folder, manifest),
+    )
+
+
+def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
+    """The configuration of the result, after everything that could make fusing impossible was checked."""
+    names = [member.name for member in members]
+    if len({member.parent for member in members}) > 1 and not options.allow_different_parents:
+        raise ModelError(
+            "the members were pruned from different models",
+            where=", ".join(names),
+            fix="pass --allow-different-parents if meant",
+        )
+    check_configs([member.config for member in members], names)
+    states = [member.state for member in members]
+    check_shapes(states, names)
+    structures = [member.config.structure for member in members]
+    branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
+    kept = tuple(
+        tuple(structure.kept_heads[layer][0] for structure in (structures if layer >= branch else structures[:1]))
+        for layer in range(len(structures[0].original_heads))
+    )
+    structure = Structure(
+        original_heads=structures[0].original_heads,
+        kept_heads=kept,
+        members=len(members),
+        branch_layer=branch if len(members) > 1 else 0,
+        mlp=options.mlp,
+    )
+    return members[0].config.model_copy(update={"structure": structure})
+
+
+def _announce_memory(members: Sequence[_Member], output_bytes: int) -> None:
+    stored = sum(
+        torch.Size(member.state.shape(name)).numel() * member.state.dtype(name).itemsize
+        for member in members
+        for name in member.state
+    )
+    log.info(
+        "fuse: reads %.0f MB of mapped members, needs %.0f MB of memory and %.0f MB of disk for the result",
+        stored / 1e6, output_bytes / 1e6, output_bytes / 1e6,
+    )  # fmt: skip
+
+
+def _loaded(skeleton: Transformer, member: _Member) -> Transformer:
+    load_tensors(skeleton, member.state, Path(member.name) / WEIGHTS, "prune")
+    return skeleton
+
+
+def _self_check(fused: Transformer, members: Sequence[Transformer]) -> None:
+    """Member m of the fused model must equal pruned copy m on the same input.
+
+    The tolerance is 1e-5 of the largest logit, in float32; wider in narrower formats.
+    """
+    with torch.inference_mode():
+        example = members[0].stem.example(2)
+        if isinstance(example, torch.Tensor):
+            example = torch.randn(example.shape, generator=torch.Generator().manual_seed(0)).to(example.dtype)
+        together = fused.members(example)
+        apart = torch.cat([member.members(example) for member in members])
+    worst = float((together - apart).abs().max())
+    precision = torch.finfo(apart.dtype).eps / torch.finfo(torch.float32).eps
+    if not worst <= TOLERANCE * precision * max(1.0, float(apart.abs().max())):
+        raise SelfCheckError(
+            f"the fused members differ from the separate ones by {worst:.1e}; nothing was written",
+            where="fuse",
+            fix="report this",
+        )

@@ -1,0 +1,102 @@
+"""How much every head matters, per calibration sample; scored once, selected from often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from compress.artifact.tensors import read_tensors, tensor_entries, write_tensors
+from compress.errors import ArtifactError, ModelError
+
+Importance = list[Tensor]
+"""Per layer the importance of its heads, ``(n_l,)`` float32; higher means keep."""
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """Importance of every head for every calibration sample.
+
+    Attributes:
+        samples: per layer ``(S, n_l)`` float32, at least 0; S = 1 where the method looks at the weights only.
+        method: ``taylor``, ``magnitude`` or ``random``.
+        model: fingerprint of the scored model.
+        data: fingerprint of the calibration set, or None when it plays no part.
+    """
+
+    samples: tuple[Tensor, ...]
+    method: str
+    model: str
+    data: str | None = None
+
+    def __post_init__(self) -> None:
+        for layer, scores in enumerate(self.samples):
+            bad = torch.nonzero(~torch.isfinite(scores))
+            if len(bad):
+                sample, head = bad[0].tolist()
+                raise ModelError(
+                    f"the importance of layer {layer}, head slot {head} is not finite (sample {sample})",
+                    fix="look for NaN weights, or score in float32",
+                )
+
+    def mean(self) -> Importance:
+        """Importance over the whole calibration set."""
+        return [scores.mean(0) for scores in self.samples]
+
+    def of_members(self, members: int, seed: int) -> list[Importance]:
+        """One importance per member.
+
+        Taylor: each member sees its own bootstrap of the calibration set (one member: the set itself). Random: each
+        draws its own. Magnitude: all the same.
+        """
+        if self.method == "random":
+            return [[scores[member % len(scores)] for scores in self.samples] for member in range(members)]
+        if members == 1 or self.samples[0].shape[0] == 1:
+            return [self.mean() for _ in range(members)]
+        return [self._bootstrap(seed, member) for member in range(members)]
+
+    def _bootstrap(self, seed: int, member: int) -> Importance:
+        size = self.samples[0].shape[0]
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + member)
+        chosen = torch.randint(size, (size,), generator=generator)
+        return [scores[chosen].mean(0) for scores in self.samples]
+
+
+def normalised(importance: Importance) -> Importance:
+    """Each layer divided by its Euclidean norm, so that heads of different layers compare (Molchanov et al. 2019)."""
+    return [scores / scores.norm().clamp_min(torch.finfo(scores.dtype).tiny) for scores in importance]
+
+
+def save_scores(scores: HeadScores, path: Path) -> None:
+    """Write ``scores.safetensors``."""
+    entries, ties = tensor_entries({f"layer.{layer:03d}": tensor for layer, tensor in enumerate(scores.samples)})
+    write_tensors(path, entries, {"method": scores.method, "model": scores.model, "data": scores.data}, ties=ties)
+
+
+def load_scores(path: Path, *, model: str, method: str, heads: Sequence[int]) -> HeadScores:
+    """Read scores that an earlier ``prune`` wrote, from its folder or its file.
+
+    Raises:
+        ArtifactError: no such file, or scores of another model, method or shape.
+    """
+    path = path / "scores.safetensors" if path.is_dir() else path
+    if not path.is_file():
+        raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
+    tensors = read_tensors(path)
+    about = tensors.metadata
+    for name, expected in (("model", model), ("method", method)):
+        if about.get(name) != expected:
+            raise ArtifactError(
+                f"the scores are of another {name} ({str(about.get(name))[:12]}, not {expected[:12]})",
+                where=str(path),
+                fix="score again",
+            )
+    samples = tuple(tensors[name] for name in sorted(tensors))
+    if [scores.shape[-1] for scores in samples] != list(heads):
+        raise ArtifactError(
+            "the scores have another number of heads than the model", where=str(path), fix="score again"
+        )
+    return HeadScores(samples, method, model, about.get("data"))

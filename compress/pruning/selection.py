@@ -1,0 +1,125 @@
+"""From importance to the heads that each member keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compress.errors import UsageError
+from compress.pruning.options import Prune
+from compress.pruning.overlap import limit_overlap, overlap_matrix
+from compress.pruning.scores import HeadScores, Importance, normalised
+
+
+@dataclass(frozen=True)
+class MemberHeads:
+    """What was chosen.
+
+    Attributes:
+        slots: ``slots[member][layer]``, ascending positions within the model's present heads.
+        overlap: pairwise Jaccard overlap over the layers from the branch layer on, ``[member][member]``.
+        importance_kept: per member the share of its own normalised importance that its heads hold.
+        importance_lost_to_overlap: the share of importance given up to meet ``max_overlap``, mean over members.
+    """
+
+    slots: tuple[tuple[tuple[int, ...], ...], ...]
+    overlap: tuple[tuple[float, ...], ...]
+    importance_kept: tuple[float, ...]
+    importance_lost_to_overlap: float
+
+
+def heads_to_keep(keep: int | float, available: int) -> int:
+    """How many of ``available`` heads a count or a fraction keeps: fractions round to nearest, at least one stays.
+
+    Raises:
+        UsageError: a count above what there is.
+    """
+    if isinstance(keep, float):
+        return max(1, math.floor(keep * available + 0.5))
+    if keep > available:
+        raise UsageError(f"cannot keep {keep} of {available} heads", where="--keep", fix=f"keep at most {available}")
+    return keep
+
+
+def strongest(scores: Tensor, count: int) -> list[int]:
+    """The ``count`` highest positions, ascending; ties go to the lowest."""
+    order = torch.sort(scores, descending=True, stable=True).indices
+    return sorted(order[:count].tolist())
+
+
+def strongest_of_all(importance: Sequence[Tensor], keep: int | float) -> list[set[int]]:
+    """Heads of several layers in one ranking; each layer's own best head stays, whatever its rank.
+
+    Args:
+        importance: per layer ``(n_l,)``, normalised within the layer.
+        keep: a fraction of all heads, or a mean count per layer.
+    """
+    total = sum(len(scores) for scores in importance)
+    if isinstance(keep, int):
+        for scores in importance:
+            heads_to_keep(keep, len(scores))
+    count = heads_to_keep(keep, total) if isinstance(keep, float) else keep * len(importance)
+    kept = [{strongest(scores, 1)[0]} for scores in importance]
+    ranked = sorted(
+        ((-float(score), layer, head) for layer, scores in enumerate(importance) for head, score in enumerate(scores))
+    )
+    remaining = count - len(kept)
+    for _, layer, head in ranked:
+        if remaining <= 0:
+            break
+        if head not in kept[layer]:
+            kept[layer].add(head)
+            remaining -= 1
+    return kept
+
+
+def select(scores: HeadScores, options: Prune) -> MemberHeads:
+    """The heads of every member.
+
+    Below the branch layer all members keep the heads that are strongest over the whole calibration set; from it on each
+    keeps its own strongest, exchanged where ``max_overlap`` asks for it.
+
+    Raises:
+        UsageError: more heads, layers or difference are asked for than there are.
+    """
+    layers = len(scores.samples)
+    branch = options.branch_layer
+    if branch > layers or (branch == layers and options.members > 1):
+        raise UsageError(
+            f"branch layer {branch} leaves no layer in which members could differ (the model has {layers})",
+            where="--branch-layer",
+            fix=f"choose 0 to {layers - 1}",
+        )
+    trunk_keep = options.keep if options.trunk_keep is None else options.trunk_keep
+    trunk = _strongest_heads(normalised(scores.mean())[:branch], trunk_keep, options.scope)
+    importance = [normalised(own) for own in scores.of_members(options.members, options.seed)]
+    branches = [_strongest_heads(own[branch:], options.keep, options.scope) for own in importance]
+    beyond = [own[branch:] for own in importance]
+    free = branches
+    if options.max_overlap is not None and options.members > 1:
+        branches = limit_overlap(branches, beyond, options.max_overlap)
+    selection = [trunk + own for own in branches]
+    kept = [_share(own, heads) for own, heads in zip(importance, selection, strict=True)]
+    before = [_share(own, trunk + heads) for own, heads in zip(importance, free, strict=True)]
+    return MemberHeads(
+        slots=tuple(tuple(tuple(sorted(heads)) for heads in member) for member in selection),
+        overlap=tuple(tuple(row) for row in overlap_matrix(branches)),
+        importance_kept=tuple(kept),
+        importance_lost_to_overlap=sum(b - k for b, k in zip(before, kept, strict=True)) / len(kept),
+    )
+
+
+def _strongest_heads(importance: Sequence[Tensor], keep: int | float, scope: str) -> list[set[int]]:
+    if scope == "global":
+        return strongest_of_all(importance, keep) if importance else []
+    return [set(strongest(own, heads_to_keep(keep, len(own)))) for own in importance]
+
+
+def _share(importance: Importance, heads: Sequence[set[int]]) -> float:
+    total = sum(float(scores.sum()) for scores in importance)
+    held = sum(float(scores[sorted(kept)].sum()) for scores, kept in zip(importance, heads, strict=True))
+    return held / total if total else 0.0

@@ -1,0 +1,137 @@
+"""Parameters and floating-point operations, counted from the structure; 1 multiply-add = 2 FLOPs."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from compress.attention.attention import Attention
+from compress.attention.grouped import GroupedLinear
+from compress.transformer.layer import Layer
+from compress.transformer.model import Transformer
+from compress.transformer.parts import Hidden
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One step of the encoder, for one input.
+
+    Attributes:
+        layer: number of the layer.
+        streams: rows per input: 1 in the trunk, M from the branch layer on.
+        attention: FLOPs of projections, scores and weighted sums.
+        mlp: FLOPs of the feed-forward module.
+    """
+
+    layer: int
+    streams: int
+    attention: int
+    mlp: int
+
+    @property
+    def total(self) -> int:
+        return self.attention + self.mlp
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one forward pass costs, for one input of ``tokens`` tokens."""
+
+    tokens: int
+    stem: int
+    layers: tuple[LayerCost, ...]
+    head: int
+    parameters: int
+
+    @property
+    def flops(self) -> int:
+        """FLOPs per input."""
+        return self.stem + sum(layer.total for layer in self.layers) + self.head
+
+
+def count_cost(model: Transformer, *, length: int | None = None) -> Cost:
+    """The cost of one input of the model's own size, or of ``length`` tokens.
+
+    Works on a skeleton too. Normalisations, activations and other element-wise work are not counted, as is the custom.
+    The layers are analytic; stem and head are family code, and are counted as they run on one example.
+    """
+    stem, head = _in_memory(model.stem), _in_memory(model.head)
+    stem_flops, hidden = _counted(stem, stem.example(1, length))
+    tokens = hidden.states.shape[1]
+    asking = _asking(hidden, tokens)
+    states = hidden.states.new_zeros(model.structure.members, asking, hidden.states.shape[2])
+    head_flops, _ = _counted(head, Hidden(states, None, hidden.pooled))
+    layers = tuple(
+        _layer_cost(model, index, tokens, asking if step == len(model.order) - 1 else tokens)
+        for step, index in enumerate(model.order)
+    )
+    return Cost(tokens, stem_flops, layers, head_flops, count_parameters(model))
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Distinct parameters; the zero padding of groups with fewer heads is not counted."""
+    stored = sum(parameter.numel() for parameter in model.parameters())
+    return stored - sum(_padding(module) for module in model.modules() if isinstance(module, Attention))
+
+
+def head_parameters(attention: Attention) -> int:
+    """Parameters that go with one head: its query, key and value rows and its columns of the output projection."""
+    bias = 1 if attention.qkv.bias is not None else 0
+    return attention.head_width * (3 * (attention.width + bias) + attention.width)
+
+
+def _padding(attention: Attention) -> int:
+    return sum(attention.slots - len(heads) for heads in attention.kept_heads) * head_parameters(attention)
+
+
+def _in_memory(module: nn.Module) -> nn.Module:
+    """The module itself, or for a skeleton a copy with memory; its values do not matter."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        return copy.deepcopy(module).to_empty(device="cpu")
+    return module
+
+
+def _counted(module: nn.Module, argument: Any) -> tuple[int, Any]:
+    """FLOPs of a call and its result; on the math attention path, since the fused ones count as nothing on a CPU."""
+    # Detached, because the counter's module tracker fails on views of parameters that want a gradient.
+    frozen = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()}
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        result = functional_call(module, frozen, (argument,))
+    return counter.get_total_flops(), result
+
+
+def _asking(hidden: Hidden, tokens: int) -> int:
+    """Tokens that pass the last MLP: only the pooled ones."""
+    if hidden.pooled is None:
+        return tokens
+    return hidden.pooled if isinstance(hidden.pooled, int) else 1
+
+
+def _layer_cost(model: Transformer, index: int, tokens: int, asking: int) -> LayerCost:
+    layer = model.layers[index]
+    streams = model.structure.members if index >= model.structure.branch_layer else 1
+    return LayerCost(
+        index, streams, streams * attention_flops(layer.attention, tokens, asking), streams * mlp_flops(layer, asking)
+    )
+
+
+def attention_flops(attention: Attention, tokens: int, asking: int) -> int:
+    """FLOPs of one stream: ``asking`` tokens attend to ``tokens`` tokens."""
+    inner = attention.slots * attention.head_width
+    projections = 2 * attention.width * inner * (asking + 2 * tokens)
+    scores_and_sums = 2 * 2 * asking * tokens * inner
+    output = 2 * asking * inner * attention.width
+    return projections + scores_and_sums + output
+
+
+def mlp_flops(layer: Layer, tokens: int) -> int:
+    """FLOPs of the feed-forward module for one stream."""
+    linear = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear | GroupedLinear)]
+    return sum(2 * tokens * module.in_features * module.out_features for module in linear)
