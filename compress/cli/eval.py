@@ -18,6 +18,7 @@ from compress.cli.shared_options import (
     MODEL_AND_DATA,
     data_options,
     json_option,
+    model_details,
     model_options,
     named_references,
     open_given_data,
@@ -57,33 +58,21 @@ if TYPE_CHECKING:
 @json_option()
 @schema_options(Runtime, COMPUTING)
 @message_options
-def evaluate(
-    models: tuple[str, ...],
-    data: str,
-    ood: tuple[str, ...],
-    text_column: str | None,
-    label_column: str | None,
-    weights: str | None,
-    labels: tuple[str, ...],
-    templates: tuple[str, ...],
-    json_target: str | None,
-    **values: Any,
-) -> None:
+def evaluate(models: tuple[str, ...], data: str, ood: tuple[str, ...], json_target: str | None, **values: Any) -> None:
     """Measure accuracy, calibration, detection of foreign inputs, diversity and cost of MODELs side by side.
 
     A MODEL is an artifact's folder, the folder of pruned members (evaluated as an ensemble), or a reference such as
     timm:NAME; NAME=MODEL gives it a name in the table. The first one is what the others are compared with.
     """
     options, runtime = read_options(Evaluate, values), read_options(Runtime, values)
-    named = named_references(models, "MODEL")
-    foreign = named_references(ood, "--ood")
+    named, foreign = named_references(models, "MODEL"), named_references(ood, "--ood")
     parse_gates(options.fail_if, metrics=catalogue(foreign), models=named)
 
     from compress.evaluation.evaluate import evaluate as evaluate_models
 
     result = evaluate_models(
-        _opened(named, weights, labels, templates),
-        data=open_given_data(data, text_column, label_column),
+        _opened(named, model_details(values)),
+        data=open_given_data(data, values),
         ood=foreign,
         options=options,
         runtime=runtime,
@@ -92,18 +81,16 @@ def evaluate(
     raise_for_gates([gate.message for gate in result.failed_gates])
 
 
-def _opened(
-    named: Mapping[str, str], weights: str | None, labels: tuple[str, ...], templates: tuple[str, ...]
-) -> dict[str, str | Path | nn.Module]:
+def _opened(named: Mapping[str, str], details: Mapping[str, Any]) -> dict[str, str | Path | nn.Module]:
     """The models by name. The options that say how to open a model are for those that are no artifacts."""
     foreign = [name for name, reference in named.items() if scheme_of(reference)]
-    if weights is not None and len(foreign) != 1:
+    if "weights" in details and len(foreign) != 1:
         raise UsageError(
             f"{len(foreign)} of the models could take these weights",
             where="--weights",
             fix="give exactly one model of a family",
         )
     return {
-        name: open_given_model(reference, weights, labels, templates) if name in foreign else Path(reference)
+        name: open_given_model(reference, details) if name in foreign else Path(reference)
         for name, reference in named.items()
     }

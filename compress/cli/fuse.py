@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,4 +33,7 @@ def fuse(pruned: Path, out: Path, overwrite: bool, json_target: str | None, **va
     from compress.fusion.fuse import fuse as fuse_members
 
     result = fuse_members(pruned, out, options=options, overwrite=overwrite)
-    emit(result.table(), result.to_plain(), json_target)
+    where = f"branching at layer {result.branch_layer}" if result.branch_layer else "branching at the first layer"
+    equal = "each equal to its pruned copy" if result.exact else "other weights averaged"
+    plain = {"schema": "compress/fuse", "schema_version": 1, **asdict(result), "folder": str(result.folder)}
+    emit(f"{result.members} members in one model, {where}, {equal}\nwritten to {result.folder}", plain, json_target)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
-from compress.cli.output import emit
+from compress.cli.output import columns, emit
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
     data_options,
     json_option,
+    model_details,
     model_options,
     open_given_data,
     open_given_model,
     output_options,
 )
+from compress.errors import UsageError
 from compress.pruning.options import Prune
 from compress.runtime import Runtime
+
+if TYPE_CHECKING:
+    from compress.pruning.prune import PruneResult
 
 
 @click.command(
@@ -35,7 +41,9 @@ from compress.runtime import Runtime
     ),
 )
 @click.argument("model")
-@data_options("Labelled calibration set: a folder, table, idx file, builtin:NAME or hf:ID, with #SPLIT.")
+@data_options(
+    "Labelled calibration set: a folder, table, idx file, builtin:NAME or hf:ID, with #SPLIT.", required=False
+)
 @model_options()
 @schema_options(Prune, "Pruning")
 @section_option(
@@ -51,12 +59,7 @@ from compress.runtime import Runtime
 @message_options
 def prune(
     model: str,
-    data: str,
-    text_column: str | None,
-    label_column: str | None,
-    weights: str | None,
-    labels: tuple[str, ...],
-    templates: tuple[str, ...],
+    data: str | None,
     scores: Path | None,
     out: Path,
     overwrite: bool,
@@ -68,19 +71,37 @@ def prune(
     MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit.
     """
     options, runtime = read_options(Prune, values), read_options(Runtime, values)
-
-    from compress.pruning.prune import prune as prune_model
+    if data is None and scores is None and options.method == "taylor":
+        raise UsageError("taylor importance needs labelled data", where="--data", fix="pass --data, or --scores")
 
     from compress.artifact.folder import check_target
+    from compress.pruning.prune import prune as prune_model
 
     check_target(out, overwrite=overwrite)
     result = prune_model(
-        open_given_model(model, weights, labels, templates),
+        open_given_model(model, model_details(values)),
         out,
-        data=open_given_data(data, text_column, label_column),
+        data=None if data is None else open_given_data(data, values),
         options=options,
         runtime=runtime,
         scores=scores,
         overwrite=overwrite,
     )
-    emit(result.table(), result.to_plain(), json_target)
+    emit(_table(result, options), _plain(result), json_target)
+
+
+def _table(result: PruneResult, options: Prune) -> str:
+    """A row per member: its size and how many heads its layers keep."""
+    rows = [("", "parameters", "heads kept per layer"), ("original", f"{result.original_parameters:,}", "")]
+    for member, (parameters, heads) in enumerate(zip(result.parameters, result.kept_heads, strict=True)):
+        rows.append((f"member-{member}", f"{parameters:,}", " ".join(str(len(layer)) for layer in heads)))
+    pairs = [value for member, row in enumerate(result.overlap) for value in row[:member]]
+    notes = [f"written to {result.folder}"]
+    if pairs:
+        span = f"{min(pairs):.2f} to {max(pairs):.2f}"
+        notes.insert(0, f"overlap of two members' heads (Jaccard, from layer {options.branch_layer} on): {span}")
+    return "\n".join([*columns(rows, right=(1,)), *notes])
+
+
+def _plain(result: PruneResult) -> dict[str, Any]:
+    return {"schema": "compress/prune", "schema_version": 1, **asdict(result), "folder": str(result.folder)}

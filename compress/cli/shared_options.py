@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,7 +36,7 @@ def _stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def model_options() -> Callable[[F], F]:
-    """``--weights --label --template``: how to open MODEL."""
+    """``--weights --label --template --reset-classifier``: how to open MODEL."""
     return _stacked(
         section_option(
             MODEL_AND_DATA, "--weights", metavar="FILE|TAG", help="Weights of MODEL: a file, or the family's tag."
@@ -57,20 +57,19 @@ def model_options() -> Callable[[F], F]:
             metavar="TEXT",
             help="Prompt template of a zero-shot model, with {} for the class; repeatable.",
         ),
+        section_option(
+            MODEL_AND_DATA,
+            "--reset-classifier",
+            is_flag=True,
+            help="Start the classifier anew when its weights do not fit the labels.",
+        ),
     )
 
 
-def data_options(data_help: str) -> Callable[[F], F]:
+def data_options(data_help: str, *, required: bool = True) -> Callable[[F], F]:
     """``--data --text-column --label-column``."""
     return _stacked(
-        section_option(MODEL_AND_DATA, "--data", required=True, metavar="DATA", help=data_help),
-        column_options(),
-    )
-
-
-def column_options() -> Callable[[F], F]:
-    """``--text-column --label-column``."""
-    return _stacked(
+        section_option(MODEL_AND_DATA, "--data", required=required, metavar="DATA", help=data_help),
         section_option(MODEL_AND_DATA, "--text-column", metavar="NAME", help="Column of a table that holds the text."),
         section_option(
             MODEL_AND_DATA, "--label-column", metavar="NAME", help="Column of a table that holds the label."
@@ -105,22 +104,26 @@ def json_option() -> Callable[[F], F]:
     )
 
 
-def open_given_model(
-    reference: str, weights: str | None, labels: tuple[str, ...], templates: tuple[str, ...]
-) -> str | Transformer:
+def model_details(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``model_options`` were given, by the names that ``open_model`` knows."""
+    names = ("weights", "labels", "templates", "reset_classifier")
+    return {name: values[name] for name in names if values.get(name)}
+
+
+def open_given_model(reference: str, details: Mapping[str, Any]) -> str | Transformer:
     """The model to hand to a stage: opened when it needs more than its reference, else the reference."""
-    if not (weights or labels or templates):
+    if not details:
         return reference
     from compress.opening import open_model
 
-    return open_model(reference, weights=weights, labels=labels or None, templates=templates or None)
+    return open_model(reference, **details)
 
 
-def open_given_data(reference: str, text_column: str | None, label_column: str | None) -> Dataset:
-    """The data set of ``--data``."""
+def open_given_data(reference: str, values: Mapping[str, Any]) -> Dataset:
+    """The data set of ``--data``, with the columns of ``data_options``."""
     from compress.data.base import open_dataset
 
-    return open_dataset(reference, text_column=text_column, label_column=label_column)
+    return open_dataset(reference, text_column=values["text_column"], label_column=values["label_column"])
 
 
 def named_references(values: Iterable[str], option: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.artifact.provenance import installed_versions
-from compress.recipe.schema import ModelSource, Recipe, StageEntry
+from compress.recipe.schema import Recipe, RecipeModel, StageEntry
 
 DISTRIBUTION = "compress-transformers"
 _CHUNK = 1 << 20
@@ -37,7 +37,7 @@ def stage_key(recipe: Recipe, entry: StageEntry, parents: Sequence[str], fingerp
     return _sha256_of_json(content)
 
 
-def model_identity(model: ModelSource) -> str:
+def model_identity(model: RecipeModel) -> str:
     """A hash of what the recipe's model is: an artifact's digest, the content of local files, or the hub's name.
 
     A hub model counts by its name: the hub is not asked whether it has changed.

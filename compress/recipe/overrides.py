@@ -100,7 +100,7 @@ def _write(recipe: dict[str, Any], path: KeyPath, value: Any, place: str) -> Non
     """Put a value at a path; sections that are absent, or written in a short form, become mappings."""
     target: Any = recipe
     for depth, key in enumerate(path[:-1], start=1):
-        below = target[key] if isinstance(target, list) else target.get(key)
+        below = target[key] if isinstance(key, int) else target.get(key)
         if below is None:
             below = {}
         elif path[:depth] == ("model",):

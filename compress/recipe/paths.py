@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from compress.recipe.schema import DataSources, ModelSource, Recipe, scheme_of
+from compress.recipe.schema import DataSources, Recipe, RecipeModel, scheme_of
 from compress.recipe.yaml_source import KeyPath
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
@@ -36,7 +36,7 @@ def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path]) -> R
     )
 
 
-def _absolute_model(model: ModelSource, base_of: Callable[[KeyPath], Path]) -> ModelSource:
+def _absolute_model(model: RecipeModel, base_of: Callable[[KeyPath], Path]) -> RecipeModel:
     update: dict[str, str] = {}
     if model.adapter is None or model.name.startswith(PATH_STARTS):
         update["name"] = absolute(model.name, base_of(("model", "name")))

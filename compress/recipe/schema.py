@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
+from compress.backbones.source import ModelSource
 from compress.options import Options
 from compress.runtime import Runtime
 
@@ -31,20 +32,24 @@ def _number_as_label(value: object) -> object:
 Label = Annotated[str, BeforeValidator(_number_as_label)]
 
 
-class ModelSource(Options):
-    """The model that the first stage starts from."""
+class RecipeModel(ModelSource):
+    """The model that the first stage starts from: a family's, or an artifact, which has no family."""
 
-    adapter: str | None = Field(None, description="Model family: timm, hf, open_clip, builtin; none for an artifact.")
-    name: str = Field(min_length=1, description="The family's name of the model, or the path of an artifact.")
-    weights: str | None = Field(None, description="File with the weights, or the family's tag of pretrained weights.")
-    labels: tuple[Label, ...] = Field((), description="Class names in the order of the logits.")
-    templates: tuple[str, ...] = Field((), description="Prompt templates of a zero-shot model, with {} for the class.")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="The family's own arguments.")
+    adapter: str | None = Field(  # type: ignore[assignment]
+        None, description="Model family: timm, hf, open_clip or builtin; none for a folder."
+    )
+    name: str = Field(min_length=1, description="The family's name of the model, or a folder.")
+    labels: tuple[Label, ...] | None = Field(None, description="Class names, in the order of the logits.")
 
     @property
     def reference(self) -> str:
-        """``adapter:name``, or the path of an artifact."""
+        """``adapter:name``, or the folder."""
         return f"{self.adapter}:{self.name}" if self.adapter else self.name
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What was set beside the reference."""
+        return self.model_dump(exclude={"adapter", "name"}, exclude_defaults=True)
 
 
 class DataSources(Options):
@@ -87,7 +92,7 @@ def reference_as_mapping(value: object) -> object:
 class Recipe(Options):
     """A model, data, and the stages that run on them one after the other."""
 
-    model: Annotated[ModelSource, BeforeValidator(reference_as_mapping)] = Field(
+    model: Annotated[RecipeModel, BeforeValidator(reference_as_mapping)] = Field(
         description="A reference such as timm:NAME or an artifact's path, or a mapping."
     )
     data: DataSources = Field(default_factory=DataSources, description="Training, calibration, test and foreign data.")
@@ -113,5 +118,5 @@ class Recipe(Options):
         return yaml.safe_dump(self.to_plain(), allow_unicode=True, sort_keys=False)
 
 
-SECTIONS: Mapping[str, type[Options]] = {"model": ModelSource, "data": DataSources, "runtime": Runtime}
+SECTIONS: Mapping[str, type[Options]] = {"model": RecipeModel, "data": DataSources, "runtime": Runtime}
 """The sections of a recipe that are mappings of their own."""

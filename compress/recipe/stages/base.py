@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
@@ -24,6 +24,31 @@ RECIPE_MODEL_LABEL = "single"
 """What tables call the recipe's own model."""
 
 O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """What is known about a model, or about a set of members together, before it exists.
+
+    Attributes:
+        kind: one model or separate members.
+        structure: the heads; of members the structure that they would have when fused.
+        parameters: distinct parameters.
+        flops: FLOPs per input.
+        bytes: size of the weights.
+        layers, width, tokens: shape of the hidden states of one input.
+        layer_activations: bytes that one layer holds per input, roughly.
+    """
+
+    kind: Kind
+    structure: Structure
+    parameters: int
+    flops: int
+    bytes: int
+    layers: int
+    width: int
+    tokens: int
+    layer_activations: int
 
 
 @dataclass(frozen=True)
@@ -48,14 +73,7 @@ class StageInputs:
         """The recipe's own model, with its weights."""
         from compress.opening import open_model
 
-        source = self.recipe.model
-        return open_model(
-            source.reference,
-            weights=source.weights,
-            labels=source.labels or None,
-            templates=source.templates or None,
-            arguments=source.arguments,
-        )
+        return open_model(self.recipe.model.reference, **self.recipe.model.details)
 
     def open_data(self, reference: str) -> Dataset:
         """A data set of the recipe."""
@@ -107,6 +125,18 @@ class Stage(ABC, Generic[O]):
     def plan(self, structure: Structure, options: O) -> Structure:
         """The structure after the stage, as far as it is known without computing (head numbers are placeholders)."""
         return structure
+
+    def peak_memory(
+        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
+    ) -> int:
+        """Rough peak memory of the stage, bytes.
+
+        Args:
+            before, after: the model or members that the stage starts from and leaves.
+            made: the recipe's model and everything that stages up to this one make.
+            batch_size: inputs per forward pass.
+        """
+        return before.bytes + after.bytes
 
     def artifact_label(self, entry: StageEntry) -> str:
         """What a table calls the artifact of this step: its own name if it has one."""

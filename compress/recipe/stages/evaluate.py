@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,6 +19,7 @@ from compress.recipe.schema import DataSources
 from compress.recipe.stages.base import (
     RECIPE_MODEL_LABEL,
     Kind,
+    PlannedModel,
     Stage,
     StageInputs,
     StageReport,
@@ -65,6 +66,13 @@ class EvaluateStage(Stage[EvaluateEntry]):
         if MEMBERS_LABEL in options.compare and "members" not in earlier:
             raise RecipeError("compare names members, but no stage before makes any", fix="put a prune stage before it")
         parse_gates(options.fail_if, metrics=catalogue(sources.ood), models=[label, *options.compare])
+
+    def peak_memory(
+        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
+    ) -> int:
+        """All compared models, and one layer's activations of a batch for every stream."""
+        streams = after.structure.members if after.kind == "model" else 1
+        return sum(model.bytes for model in made) + batch_size * streams * after.layer_activations
 
     def execute(self, inputs: StageInputs, options: EvaluateEntry) -> None:
         """Evaluate, and write the metrics and the result."""

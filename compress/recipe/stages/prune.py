@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from compress.errors import ModelError, UsageError
 from compress.pruning.options import Prune
 from compress.recipe.schema import DataSources
-from compress.recipe.stages.base import Kind, Stage, StageInputs, required_reference
+from compress.recipe.stages.base import Kind, PlannedModel, Stage, StageInputs, required_reference
 
 if TYPE_CHECKING:
     from compress.transformer.config import Structure
@@ -30,24 +31,54 @@ class PruneStage(Stage[Prune]):
     }
 
     def data(self, sources: DataSources, options: Prune) -> Mapping[str, str]:
-        """The calibration set, by default the training set."""
+        """The calibration set, by default the training set; only Taylor importance cannot do without."""
         reference = sources.calibration or sources.train
-        return {"calibration": required_reference(reference, "calibration", "on which stage prune scores the heads")}
+        if options.method == "taylor":
+            reference = required_reference(reference, "calibration", "on which stage prune scores the heads")
+        return {} if reference is None else {"calibration": reference}
 
     def plan(self, structure: Structure, options: Prune) -> Structure:
-        """Which layers keep how many heads; a global scope is planned as if every layer kept its share."""
-        from compress.recipe.plan import planned_members
+        """How many heads each layer keeps; a global scope is planned as if every layer kept its share."""
+        from compress.pruning.selection import heads_to_keep
+        from compress.transformer.config import Structure
 
-        return planned_members(structure, options)
+        if structure.members > 1:
+            raise ModelError("a fused model cannot be pruned", fix="prune first, then fuse")
+        layers, branch = len(structure.original_heads), options.branch_layer
+        if branch > layers or (branch == layers and options.members > 1):
+            raise UsageError(
+                f"branch layer {branch} leaves no layer in which members could differ (the model has {layers})",
+                where="branch_layer",
+                fix=f"choose 0 to {layers - 1}",
+            )
+        trunk_keep = options.keep if options.trunk_keep is None else options.trunk_keep
+        kept = []
+        for layer, groups in enumerate(structure.kept_heads):
+            count = heads_to_keep(trunk_keep if layer < branch else options.keep, len(groups[0]))
+            kept.append((groups[0][:count],) * (1 if layer < branch else options.members))
+        return Structure(
+            original_heads=structure.original_heads,
+            kept_heads=tuple(kept),
+            members=options.members,
+            branch_layer=branch if options.members > 1 else 0,
+        )
+
+    def peak_memory(
+        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
+    ) -> int:
+        """The model, one member beside it, and while scoring the activations of all layers for the backward pass."""
+        member = after.bytes // after.structure.members
+        return before.bytes + max(member, batch_size * before.layers * before.layer_activations)
 
     def execute(self, inputs: StageInputs, options: Prune) -> None:
         """Score, select, prune; writes the members and their scores."""
         from compress.pruning.prune import prune
 
+        reference = self.data(inputs.recipe.data, options).get("calibration")
         prune(
             inputs.current or inputs.open_recipe_model(),
             inputs.target,
-            data=inputs.open_data(self.data(inputs.recipe.data, options)["calibration"]),
+            data=None if reference is None else inputs.open_data(reference),
             options=options,
             runtime=inputs.recipe.runtime,
             overwrite=True,

@@ -1,0 +1,113 @@
+"""``compress inspect``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from compress.cli.console import message_options
+from compress.cli.help_pages import SectionedCommand
+from compress.cli.output import columns, emit
+from compress.cli.shared_options import json_option, model_details, model_options
+
+if TYPE_CHECKING:
+    from compress.transformer.model import Transformer
+
+LABELS_SHOWN = 10
+
+
+@click.command(
+    "inspect",
+    cls=SectionedCommand,
+    examples=("compress inspect builtin:digits-vit", "compress inspect fused --json -"),
+)
+@click.argument("model")
+@model_options()
+@json_option()
+@message_options
+def inspect(model: str, json_target: str | None, **values: Any) -> None:
+    """Show the layers of MODEL, the heads that each keeps, parameters and FLOPs.
+
+    MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit. Of a set of
+    pruned members name one, such as pruned/member-0.
+    """
+    from compress.recipe.shapes import open_shapes
+
+    plain = _describe(open_shapes(model, **model_details(values)))
+    emit(_table(plain), plain, json_target)
+
+
+def _describe(model: Transformer) -> dict[str, Any]:
+    """Everything that is shown, as JSON values. FLOPs are per input; 1 MAC = 2 FLOPs."""
+    from compress.transformer.cost import count_cost, count_parameters
+    from compress.transformer.layer import Layer
+
+    attention = cast(Layer, model.layers[0]).attention
+    cost, structure = count_cost(model), model.structure
+    layers = [
+        {
+            "layer": layer.layer,
+            "streams": layer.streams,
+            "heads": structure.original_heads[layer.layer],
+            "kept_heads": [list(heads) for heads in structure.kept_heads[layer.layer]],
+            "parameters": count_parameters(model.layers[layer.layer]),
+            "attention_flops": layer.attention,
+            "mlp_flops": layer.mlp,
+        }
+        for layer in cost.layers
+    ]
+    return {
+        "schema": "compress/inspect",
+        "schema_version": 1,
+        "adapter": model.config.backbone.adapter,
+        "architecture": model.config.backbone.architecture,
+        "dtype": model.config.dtype,
+        "labels": list(model.labels),
+        "members": structure.members,
+        "branch_layer": structure.branch_layer,
+        "mlp": structure.mlp,
+        "width": attention.width,
+        "head_width": attention.head_width,
+        "tokens": cost.tokens,
+        "parameters": cost.parameters,
+        "flops": cost.flops,
+        "layers": layers,
+    }
+
+
+def _table(plain: Mapping[str, Any]) -> str:
+    fused = plain["members"] > 1
+    members = (
+        f"{plain['members']} members from layer {plain['branch_layer']} on, MLPs {plain['mlp']}" if fused else "single"
+    )
+    labels = plain["labels"]
+    named = ", ".join(labels[:LABELS_SHOWN]) + (", ..." if len(labels) > LABELS_SHOWN else "")
+    head = [
+        ("model", f"{plain['adapter']} {plain['architecture']}, {members}"),
+        ("labels", f"{len(labels)}: {named}"),
+        ("shape", f"width {plain['width']}, heads of {plain['head_width']}, {plain['tokens']} tokens per input"),
+        ("parameters", f"{plain['parameters']:,}"),
+        ("FLOPs", f"{plain['flops'] / 1e6:,.2f} M per input (1 MAC = 2 FLOPs)"),
+    ]
+    rows = [("layer", "heads", "parameters", "M FLOPs", "kept")]
+    for layer in plain["layers"]:
+        kept = layer["kept_heads"]
+        counts = "+".join(str(len(heads)) for heads in kept)
+        flops = (layer["attention_flops"] + layer["mlp_flops"]) / 1e6
+        shown = " | ".join(_ranges(heads) for heads in kept)
+        rows.append(
+            (str(layer["layer"]), f"{counts}/{layer['heads']}", f"{layer['parameters']:,}", f"{flops:,.2f}", shown)
+        )
+    return "\n".join([*columns(head), "", *columns(rows, right=(0, 1, 2, 3))])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3 5 7-8`` for ``[0, 1, 2, 3, 5, 7, 8]``."""
+    parts = []
+    for _, run in groupby(enumerate(numbers), key=lambda item: item[1] - item[0]):
+        members = [number for _, number in run]
+        parts.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return " ".join(parts)
