@@ -18,6 +18,7 @@ from compress.data.labels import align_labels
 from compress.errors import DataError, ModelError
 from compress.evaluation.collect import collect
 from compress.evaluation.environment import current_environment
+from compress.evaluation.evaluation import Evaluation
 from compress.evaluation.gates import check_gates, parse_gates
 from compress.evaluation.intervals import bootstrap
 from compress.evaluation.latency import Latency, measure_latency
@@ -25,6 +26,7 @@ from compress.evaluation.measurement import measure
 from compress.evaluation.metrics.registry import Metric, catalogue
 from compress.evaluation.options import Evaluate
 from compress.evaluation.predictions import Predictions
+from compress.evaluation.report.folder import check_report_folder
 from compress.evaluation.result import Cost, DataSummary, EvaluationResult, Interval, ModelResult, Resampling
 from compress.evaluation.subject import Subject, open_subject
 from compress.placing import to_device
@@ -39,6 +41,7 @@ def evaluate(
     options: Evaluate | None = None,
     runtime: Runtime | None = None,
     baselines: Collection[str] = (),
+    report: str | Path | None = None,
 ) -> EvaluationResult:
     """Measure accuracy, calibration, detection of foreign inputs, diversity and cost.
 
@@ -50,11 +53,33 @@ def evaluate(
         options: see ``Evaluate``.
         runtime: device, number format, batch size.
         baselines: names of models that are there for comparison only: gates pass them over.
+        report: folder for a page with pictures; an earlier report there is replaced.
 
     Raises:
         UsageError: a gate that names an unknown metric or model, before anything is computed.
-        CompressError: a model or data set that cannot be used.
+        CompressError: a model, data set or folder that cannot be used.
     """
+    if report is not None:
+        check_report_folder(Path(report))
+    evaluation = run_evaluation(models, data=data, ood=ood, options=options, runtime=runtime, baselines=baselines)
+    if report is not None:
+        # Matplotlib is imported only where there is something to draw.
+        from compress.evaluation.report.write import write_report
+
+        write_report(evaluation, Path(report))
+    return evaluation.result
+
+
+def run_evaluation(
+    models: Mapping[str, str | Path | nn.Module],
+    *,
+    data: str | Dataset,
+    ood: Mapping[str, str | Dataset] | None = None,
+    options: Evaluate | None = None,
+    runtime: Runtime | None = None,
+    baselines: Collection[str] = (),
+) -> Evaluation:
+    """``evaluate`` without a report, with the per-sample evidence that ``write_report`` needs."""
     options, runtime = options or Evaluate(), runtime or Runtime()
     foreign = {name: open_dataset(given) if isinstance(given, str) else given for name, given in (ood or {}).items()}
     known = catalogue(foreign)
@@ -77,7 +102,7 @@ def evaluate(
         )
         for subject in subjects
     ]
-    return EvaluationResult(
+    result = EvaluationResult(
         data=_summary(test),
         ood={name: _summary(dataset) for name, dataset in foreign.items()},
         environment=current_environment(runtime.torch_device(), runtime.dtype),
@@ -85,6 +110,13 @@ def evaluate(
         resampling=None if spread is None else Resampling(resamples=spread.resamples, seed=options.seed),
         models=tuple(results),
         failed_gates=check_gates(gates, results),
+    )
+    return Evaluation(
+        result,
+        predictions,
+        test,
+        original_heads={subject.name: subject.models[0].structure.original_heads for subject in subjects},
+        folders={subject.name: subject.folder for subject in subjects if subject.folder is not None},
     )
 
 
