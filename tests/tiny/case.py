@@ -19,7 +19,7 @@ class Case:
 
     Attributes:
         library: the library's own model, in evaluation mode.
-        model: the project's model, opened or taken apart from the same weights (it must not share tensors with library).
+        model: the project's model, opened or taken apart from the same weights (no tensor shared with ``library``).
         inputs: a small batch (for texts: with padding).
         logits: what the library answers, ``logits(library, inputs) -> (B, K)``.
         output_weights: per distinct layer, ``output_weights(library)[layer]`` is the library's output-projection weight

@@ -11,6 +11,7 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from tiny.case import Case
+from tiny.randomised import randomised
 from torch import nn
 
 from compress.backbones.base import assemble
@@ -29,15 +30,10 @@ TINY: dict[str, Any] = {
     "mlp_ratio": 2.0,
 }
 
-
-def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Every parameter random: a fresh norm or LayerScale would hide a mistake."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(1 + 0.2 * noise if "norm" in name and name.endswith("weight") else 0.3 * noise)
-    return module.eval()
+ARCHITECTURES = {
+    VisionTransformer: "vit_tiny_patch16_224",
+    VisionTransformerDistilled: "deit_tiny_distilled_patch16_224",
+}
 
 
 def vit_case(
@@ -52,7 +48,7 @@ def vit_case(
     preprocessing = ImagePreprocessing(
         size=(height, width), channels=channels, mean=(0.5,) * channels, std=(0.5,) * channels, resize="squash"
     )
-    backbone = BackboneConfig(adapter="timm", architecture="vit_tiny_patch16_224", arguments=arguments)
+    backbone = BackboneConfig(adapter="timm", architecture=ARCHITECTURES[build], arguments=arguments)
     labels = [f"class {index}" for index in range(arguments["num_classes"])]
     model = assemble(take_apart(taken), backbone, labels, preprocessing)
     images = torch.randn(batch, channels, *(size or (height, width)), generator=torch.Generator().manual_seed(1))

@@ -1,0 +1,240 @@
+"""Fused members are the separate members: every family, ragged heads, with and without a trunk, with padding."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny.all_cases import CASES, ONE_PER_FAMILY
+from tiny.case import Case
+
+from compress.artifact.folder import new_folder
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import load_model, save_model
+from compress.errors import ArtifactError, CompressError, ModelError
+from compress.fusion.fuse import fuse
+from compress.fusion.options import Fuse
+from compress.pruning.options import Prune
+from compress.pruning.prune import prune
+from compress.transformer.cost import count_cost, count_parameters
+from compress.transformer.model import Transformer
+from compress.transformer.surgery import prune_heads
+
+
+def save_set(members: list[Transformer], folder: Path, parents: list[str] | None = None) -> Path:
+    """Any models as a set of members."""
+    names = [f"member-{number}" for number in range(len(members))]
+    parents = parents or ["base"] * len(members)
+    with new_folder(folder, kind="members", stage="prune", members=names) as partial:
+        for name, member, parent in zip(names, members, parents, strict=True):
+            save_model(member, partial / name, Provenance(stage="prune", parents=(parent,)))
+    return folder
+
+
+def assert_members_equal(fused: Transformer, separate: list[Transformer], case: Case) -> None:
+    with torch.inference_mode():
+        together = fused.members(case.inputs)
+        apart = torch.cat([member.members(case.inputs) for member in separate])
+        assert together.shape == apart.shape
+        assert float((together - apart).abs().max()) <= 1e-5 * max(1.0, float(apart.abs().max()))
+        mean = torch.softmax(apart, -1).mean(0)
+        torch.testing.assert_close(torch.softmax(fused(case.inputs), -1), mean, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "mlp"), [*((name, "averaged") for name in CASES), *((name, "grouped") for name in ONE_PER_FAMILY)]
+)
+def test_fused_members_are_the_pruned_copies(name: str, mlp: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    branch = 1 if len(case.model.layers) > 1 else 0
+    options = Prune(method="random", members=3, keep=0.4, scope="global", branch_layer=branch, trunk_keep=3, seed=5)
+    result = prune(case.model, tmp_path / "pruned", options=options)
+    assert result.kept_heads[0] != result.kept_heads[1]
+    fused = fuse(tmp_path / "pruned", tmp_path / "fused", options=Fuse(mlp=mlp))
+    assert fused.exact
+    assert fused.branch_layer >= branch
+    model = load_model(tmp_path / "fused")
+    separate = [load_model(tmp_path / "pruned" / f"member-{number}") for number in range(3)]
+    assert_members_equal(model, separate, case)
+    for number, member in enumerate(separate):
+        for layer in range(len(case.model.layers)):
+            groups = model.structure.kept_heads[layer]
+            assert groups[number if len(groups) > 1 else 0] == member.structure.kept_heads[layer][0]
+
+
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("name", ONE_PER_FAMILY)
+def test_any_heads_and_any_branch_fuse_exactly(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    case = CASES[name]()
+    layers = len(case.model.layers)
+    branch = data.draw(st.integers(0, layers), label="branch")
+    count = data.draw(st.integers(1, 4), label="members")
+    heads = st.sets(st.integers(0, 3), min_size=1).map(lambda chosen: tuple(sorted(chosen)))
+    trunk = [data.draw(heads) for _ in range(branch)]
+    separate = [
+        prune_heads(case.model, trunk + [data.draw(heads) for _ in range(layers - branch)]) for _ in range(count)
+    ]
+    root = tmp_path_factory.mktemp("fuse")
+    result = fuse(save_set(separate, root / "pruned"), root / "fused")
+    assert result.branch_layer >= branch or count == 1
+    assert_members_equal(load_model(root / "fused"), separate, case)
+
+
+@pytest.mark.parametrize("name", ONE_PER_FAMILY)
+def test_one_member_fused_is_that_member_bit_for_bit(name: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    member = prune_heads(case.model, [(0, 2), (1,), (0, 1, 3)])
+    fuse(save_set([member], tmp_path / "pruned"), tmp_path / "fused")
+    with torch.inference_mode():
+        assert torch.equal(load_model(tmp_path / "fused")(case.inputs), member(case.inputs))
+
+
+def test_one_member_that_keeps_all_heads_is_the_original_bit_for_bit(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    prune(case.model, tmp_path / "pruned", options=Prune(method="magnitude", members=1, keep=1.0))
+    fuse(tmp_path / "pruned", tmp_path / "fused")
+    with torch.inference_mode():
+        assert torch.equal(load_model(tmp_path / "fused")(case.inputs), case.model(case.inputs))
+
+
+def test_identical_members_share_everything_and_still_answer_for_each(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    member = prune_heads(case.model, [(0, 2), (1,), (0, 1, 3)])
+    result = fuse(save_set([member, member], tmp_path / "pruned"), tmp_path / "fused")
+    assert result.branch_layer == 3
+    assert_members_equal(load_model(tmp_path / "fused"), [member, member], case)
+
+
+def test_the_trunk_is_computed_once(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    flops, parameters = [], []
+    for branch in (0, 1, 2):
+        options = Prune(method="random", members=3, keep=2, branch_layer=branch)
+        prune(case.model, tmp_path / f"pruned{branch}", options=options)
+        fuse(tmp_path / f"pruned{branch}", tmp_path / f"fused{branch}")
+        model = load_model(tmp_path / f"fused{branch}")
+        streams = [layer.streams for layer in count_cost(model).layers]
+        assert streams == [1] * branch + [3] * (3 - branch)
+        flops.append(count_cost(model).flops)
+        parameters.append(count_parameters(model))
+    assert flops == sorted(flops, reverse=True)
+    assert parameters == sorted(parameters, reverse=True)
+
+
+def tuned(model: Transformer, seed: int) -> Transformer:
+    """A copy in which every weight has moved."""
+    copied = prune_heads(model, [layer.attention.kept_heads[0] for layer in model.layers])
+    generator = torch.Generator().manual_seed(seed)
+    state = {
+        name: value + 0.05 * torch.randn(value.shape, generator=generator)
+        for name, value in copied.state_dict().items()
+    }
+    copied.load_state_dict(state, assign=True)
+    return copied
+
+
+def test_members_tuned_apart_are_averaged_outside_attention_and_classifier(tmp_path: Path) -> None:
+    import copy
+
+    case = CASES["timm plain"]()
+    base = prune_heads(case.model, [(0, 1), (1, 2), (0, 3)])
+    members = [tuned(copy.deepcopy(base), seed) for seed in range(3)]
+    result = fuse(save_set(members, tmp_path / "pruned"), tmp_path / "fused")
+    assert not result.exact
+    assert result.branch_layer == 0
+    state = load_model(tmp_path / "fused").state_dict()
+    states = [member.state_dict() for member in members]
+    for name in ("stem.vit.pos_embed", "layers.1.mlp.fc1.weight", "head.norm.bias"):
+        mean = torch.stack([own[name].double() for own in states]).mean(0)
+        torch.testing.assert_close(state[name].double(), mean, atol=1e-7, rtol=0)
+    for number in range(3):
+        assert torch.equal(state["head.classifier.weight"][number], states[number]["head.classifier.weight"])
+        assert torch.equal(
+            state["layers.2.attention.qkv.weight"][number], states[number]["layers.2.attention.qkv.weight"][0]
+        )
+
+
+def test_grouped_mlps_keep_members_that_were_tuned_apart_exact_there(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    base = prune_heads(case.model, [(0, 1), (1, 2), (0, 3)])
+    other = prune_heads(base, [layer.attention.kept_heads[0] for layer in base.layers])
+    state = dict(base.state_dict())
+    for name in [name for name in state if ".mlp." in name]:
+        state[name] = state[name] * 1.5
+    import copy
+
+    other = copy.deepcopy(other)
+    other.load_state_dict(state, assign=True)
+    fuse(save_set([base, other], tmp_path / "pruned"), tmp_path / "fused", options=Fuse(mlp="grouped"))
+    assert_members_equal(load_model(tmp_path / "fused"), [base, other], case)
+
+
+def two_members(case: Case) -> list[Transformer]:
+    return [prune_heads(case.model, [(0, 1), (1, 2), (0, 3)]), prune_heads(case.model, [(0, 2), (1, 3), (0, 1)])]
+
+
+def test_members_of_different_parents_are_refused_unless_meant(tmp_path: Path) -> None:
+    folder = save_set(two_members(CASES["timm plain"]()), tmp_path / "pruned", ["one", "other"])
+    with pytest.raises(ModelError, match=r"different models.*--allow-different-parents"):
+        fuse(folder, tmp_path / "fused")
+    assert not (tmp_path / "fused").exists()
+    fuse(folder, tmp_path / "fused", options=Fuse(allow_different_parents=True))
+    assert (tmp_path / "fused" / "MANIFEST.json").exists()
+
+
+def test_members_with_other_labels_or_shapes_are_refused_by_name(tmp_path: Path) -> None:
+    first, second = two_members(CASES["timm plain"]())
+    second.config = second.config.model_copy(update={"labels": ("a", "b", "c", "d", "e")})
+    with pytest.raises(ModelError, match=r"member-1.*labels differs from that of member-0"):
+        fuse(save_set([first, second], tmp_path / "labels"), tmp_path / "fused")
+    wider = CASES["timm plain"]().model
+    narrow = two_members(CASES["timm one channel"]())[0]
+    narrow.config = narrow.config.model_copy(
+        update={"backbone": wider.config.backbone, "preprocessing": wider.config.preprocessing}
+    )
+    with pytest.raises(ModelError, match=r"patch_embed\.proj\.weight is \(24, 1, 4, 4\), in member-0 \(24, 3, 4, 4\)"):
+        fuse(save_set([first, narrow], tmp_path / "shapes"), tmp_path / "fused")
+
+
+def test_fuse_refuses_anything_less_than_a_complete_set(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    pruned = save_set(two_members(case), tmp_path / "pruned")
+    with pytest.raises(ArtifactError, match="holds one model, not a set"):
+        fuse(pruned / "member-0", tmp_path / "fused")
+    (pruned / "member-1" / "model.safetensors").unlink()
+    with pytest.raises(ArtifactError, match=r"member-1.model\.safetensors.*is missing.*'prune'"):
+        fuse(pruned, tmp_path / "fused")
+    (pruned / "MANIFEST.json").unlink()
+    with pytest.raises(CompressError, match="MANIFEST"):
+        fuse(pruned, tmp_path / "fused")
+
+
+def test_peak_memory_is_said_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        fuse(save_set(two_members(CASES["timm plain"]()), tmp_path / "pruned"), tmp_path / "fused")
+    assert "MB of memory" in caplog.text
+
+
+def test_a_fused_model_answers_the_same_bits_in_a_fresh_process(tmp_path: Path) -> None:
+    case = CASES["bert"]()
+    fuse(save_set(two_members(case), tmp_path / "pruned"), tmp_path / "fused")
+    torch.save(dict(case.inputs), tmp_path / "inputs.pt")
+    code = (
+        "import sys, json, torch, compress; model = compress.load(sys.argv[1]);"
+        "inputs = torch.load(sys.argv[2], weights_only=True);"
+        "torch.set_grad_enabled(False); print(json.dumps(model.members(inputs).double().tolist()))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "fused"), str(tmp_path / "inputs.pt")]
+    fresh = subprocess.run(command, capture_output=True, text=True, check=True)
+    with torch.inference_mode():
+        here = load_model(tmp_path / "fused").members(case.inputs).double()
+    assert torch.equal(torch.tensor(json.loads(fresh.stdout), dtype=torch.float64), here)
