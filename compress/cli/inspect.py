@@ -79,10 +79,7 @@ def _describe(model: Transformer) -> dict[str, Any]:
 
 
 def _table(plain: Mapping[str, Any]) -> str:
-    fused = plain["members"] > 1
-    members = (
-        f"{plain['members']} members from layer {plain['branch_layer']} on, MLPs {plain['mlp']}" if fused else "single"
-    )
+    members = _members(plain)
     labels = plain["labels"]
     named = ", ".join(labels[:LABELS_SHOWN]) + (", ..." if len(labels) > LABELS_SHOWN else "")
     head = [
@@ -102,6 +99,16 @@ def _table(plain: Mapping[str, Any]) -> str:
             (str(layer["layer"]), f"{counts}/{layer['heads']}", f"{layer['parameters']:,}", f"{flops:,.2f}", shown)
         )
     return "\n".join([*columns(head), "", *columns(rows, right=(0, 1, 2, 3))])
+
+
+def _members(plain: Mapping[str, Any]) -> str:
+    if plain["members"] == 1:
+        return "single"
+    branch, mlp = plain["branch_layer"], plain["mlp"]
+    parting = (
+        f"from layer {branch} on, MLPs {mlp}" if branch < len(plain["layers"]) else "with the same heads in every layer"
+    )
+    return f"{plain['members']} members {parting}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

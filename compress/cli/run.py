@@ -73,8 +73,8 @@ def run(
     from compress.recipe.run import StageOutcome, describe_complete, run_recipe
 
     complete: list[StageOutcome] = []
-    console.closing_line = lambda: f"{describe_complete(complete)}; run the same command again to continue"
+    console.closing_line = lambda: describe_complete(complete)
     result = run_recipe(parsed, folder, fresh=fresh, finished=complete.append)
     emit(result.table(), result.to_plain(), json_target)
-    console.closing_line = lambda: describe_complete(complete)
+    console.closing_line = lambda: f"all stages are complete in {folder}"
     raise_for_gates(result.failed_gates())

@@ -21,7 +21,7 @@ MODEL_AND_DATA = "Model and data"
 RESULT = "Result"
 COMPUTING = "Computing"
 
-_NAMED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)$", re.DOTALL)
+_NAMED = re.compile(r"^(\w[\w.-]*)=(.+)$", re.DOTALL)
 
 
 def _stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
@@ -148,7 +148,7 @@ def _last_part(reference: str) -> str:
     if path.name in ("", "..", "."):
         path = path.resolve()
     name = path.name if path.is_dir() else path.stem
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.rpartition(":")[2]).strip("-.") or "data"
+    return re.sub(r"[^\w.-]+", "-", name.rpartition(":")[2]).strip("-.") or "data"
 
 
 def recipe_options() -> Callable[[F], F]:

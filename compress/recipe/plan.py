@@ -75,6 +75,7 @@ class Plan:
         start = self.start
         notes = [
             f"{start.layers} layers, width {start.width}, {start.tokens} tokens per input; 1 MAC = 2 FLOPs.",
+            "Members may keep the same heads in more layers than planned; then their streams part later and cost less.",
             f"Nothing was computed or written. The run would write to {self.out}.",
         ]
         return "\n".join([*lines, "", *notes])

@@ -19,6 +19,7 @@ from compress.recipe.keys import model_identity, stage_key
 from compress.recipe.schema import Recipe, StageEntry
 from compress.recipe.stages import STAGES
 from compress.recipe.stages.base import (
+    FOREIGN_ROLE,
     RECIPE_MODEL_LABEL,
     Kind,
     Stage,
@@ -145,16 +146,17 @@ class _Run:
     current: Path | None = None
     label: str = RECIPE_MODEL_LABEL
     artifacts: dict[Kind, Path] = field(default_factory=dict)
-    known_fingerprints: dict[str, str] = field(default_factory=dict)
+    known_fingerprints: dict[tuple[str, bool], str] = field(default_factory=dict)
 
     def fingerprints(self, entry: StageEntry) -> dict[str, str]:
         """Fingerprints of the data of a stage, by role."""
         found = {}
         for role, reference in self.stages[entry.stage]().data(self.recipe.data, entry.options).items():
-            if reference not in self.known_fingerprints:
-                data = open_recipe_data(self.recipe.data, reference)
-                self.known_fingerprints[reference] = data.fingerprint
-            found[role] = self.known_fingerprints[reference]
+            known = (reference, not role.startswith(FOREIGN_ROLE))
+            if known not in self.known_fingerprints:
+                data = open_recipe_data(self.recipe.data, reference, labelled=known[1])
+                self.known_fingerprints[known] = data.fingerprint
+            found[role] = self.known_fingerprints[known]
         return found
 
     def stage(self, folder: Path, entry: StageEntry, fingerprints: Mapping[str, str]) -> StageOutcome:
@@ -211,4 +213,6 @@ def describe_complete(outcomes: Sequence[StageOutcome]) -> str:
     """Which artifacts exist, for the last line of a run that failed or was interrupted."""
     if not outcomes:
         return "no stage was completed"
-    return f"complete: {', '.join(str(outcome.folder) for outcome in outcomes)}"
+    return (
+        f"complete so far: {', '.join(str(outcome.folder) for outcome in outcomes)}; the next run continues from there"
+    )

@@ -18,7 +18,9 @@ from compress.errors import UsageError
         ("reviews.csv", "reviews", "reviews.csv"),
         ("hf:org/name", "name", "hf:org/name"),
         ("x=hf:org/name#test", "x", "hf:org/name#test"),
-        ("./a b/漢字", "data", "./a b/漢字"),
+        ("./a b/漢字", "漢字", "./a b/漢字"),
+        ("./a b/c d", "c-d", "./a b/c d"),
+        ("größe=x", "größe", "x"),
         ("./with=sign/fused", "fused", "./with=sign/fused"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -55,6 +56,31 @@ class Join(_Toy):
     accepts: ClassVar[tuple[Kind, ...]] = ("members",)
     produces: ClassVar[Kind | None] = "model"
     label = "joined"
+
+
+class Patience(Copy):
+    """Options of the slow stage."""
+
+    seconds: float = Field(0.2, description="How long the work takes.")
+
+
+class Slow(_Toy):
+    """Takes its time, and tells the parent folder when it has begun."""
+
+    options = Patience
+    accepts: ClassVar[tuple[Kind, ...]] = ("model",)
+    produces: ClassVar[Kind | None] = "members"
+
+    def execute(self, inputs: StageInputs, options: Copy) -> None:
+        assert isinstance(options, Patience)
+        with new_folder(inputs.target, kind="model", stage="toy", overwrite=True) as folder:
+            (folder / "text").write_text("abc", encoding="utf-8")
+            started = inputs.target.parent / "toy.started"
+            started.touch()
+            try:
+                time.sleep(options.seconds)
+            finally:
+                started.unlink(missing_ok=True)
 
 
 class Count(_Toy):

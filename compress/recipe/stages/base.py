@@ -23,6 +23,11 @@ KIND_NAMES: Mapping[Kind, str] = {"model": "one model", "members": "a set of pru
 RECIPE_MODEL_LABEL = "single"
 """What tables call the recipe's own model."""
 
+FOREIGN_ROLE = "ood/"
+"""How the role of a data set begins that is foreign: its labels are not used."""
+
+KINDS_WITH_COLUMNS = ("table", "hf")
+
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
@@ -69,22 +74,35 @@ class StageInputs:
     label: str = RECIPE_MODEL_LABEL
     artifacts: Mapping[Kind, Path] = field(default_factory=dict)
 
-    def open_recipe_model(self) -> Transformer:
-        """The recipe's own model, with its weights."""
+    def recipe_model(self) -> str | Transformer:
+        """The recipe's own model: opened when more than its reference was set, else the reference."""
+        model = self.recipe.model
+        if not model.details:
+            return model.reference
         from compress.opening import open_model
 
-        return open_model(self.recipe.model.reference, **self.recipe.model.details)
+        return open_model(model.reference, **model.details)
 
-    def open_data(self, reference: str) -> Dataset:
+    def open_data(self, reference: str, *, labelled: bool = True) -> Dataset:
         """A data set of the recipe."""
-        return open_recipe_data(self.recipe.data, reference)
+        return open_recipe_data(self.recipe.data, reference, labelled=labelled)
 
 
-def open_recipe_data(sources: DataSources, reference: str) -> Dataset:
-    """Open one of the references of ``data:`` with the recipe's columns."""
+def open_recipe_data(sources: DataSources, reference: str, *, labelled: bool = True) -> Dataset:
+    """Open one of the references of ``data:``.
+
+    Args:
+        sources: the recipe's data; its columns are for tables, and foreign tables have no column of labels.
+        reference: one of its references.
+        labelled: whether the labels are used.
+    """
     from compress.data.base import open_dataset
+    from compress.data.reference import parse_reference
 
-    return open_dataset(reference, text_column=sources.text_column, label_column=sources.label_column)
+    if parse_reference(reference).kind not in KINDS_WITH_COLUMNS:
+        return open_dataset(reference)
+    label_column = sources.label_column if labelled else None
+    return open_dataset(reference, text_column=sources.text_column, label_column=label_column)
 
 
 class Stage(ABC, Generic[O]):

@@ -17,6 +17,7 @@ from compress.evaluation.metrics.registry import catalogue
 from compress.evaluation.options import Evaluate
 from compress.recipe.schema import DataSources
 from compress.recipe.stages.base import (
+    FOREIGN_ROLE,
     RECIPE_MODEL_LABEL,
     Kind,
     PlannedModel,
@@ -59,7 +60,7 @@ class EvaluateStage(Stage[EvaluateEntry]):
     def data(self, sources: DataSources, options: EvaluateEntry) -> Mapping[str, str]:
         """The test set and the foreign sets."""
         test = required_reference(sources.test, "test", "which stage eval measures on")
-        return {"test": test, **{f"ood/{name}": reference for name, reference in sources.ood.items()}}
+        return {"test": test, **{f"{FOREIGN_ROLE}{name}": reference for name, reference in sources.ood.items()}}
 
     def check(self, sources: DataSources, options: EvaluateEntry, label: str, earlier: tuple[Kind, ...]) -> None:
         """Gates name metrics and models that exist; members are compared only where there are some."""
@@ -82,9 +83,10 @@ class EvaluateStage(Stage[EvaluateEntry]):
         result = evaluate(
             self._models(inputs, options),
             data=inputs.open_data(self.data(sources, options)["test"]),
-            ood=sources.ood,
+            ood={name: inputs.open_data(reference, labelled=False) for name, reference in sources.ood.items()},
             options=Evaluate.model_validate({name: getattr(options, name) for name in Evaluate.model_fields}),
             runtime=inputs.recipe.runtime,
+            baselines=[name for name in options.compare if name != inputs.label],
         )
         with new_folder(inputs.target, kind="predictions", stage="eval", overwrite=True) as folder:
             write_bytes(folder / METRICS_NAME, _metrics_json(result))
@@ -108,7 +110,7 @@ class EvaluateStage(Stage[EvaluateEntry]):
         """What is compared, by name, the reference first."""
         models: dict[str, str | Path | nn.Module] = {}
         if RECIPE_MODEL_LABEL in options.compare or inputs.current is None:
-            models[RECIPE_MODEL_LABEL] = inputs.open_recipe_model()
+            models[RECIPE_MODEL_LABEL] = inputs.recipe_model()
         if MEMBERS_LABEL in options.compare:
             models[MEMBERS_LABEL] = inputs.artifacts["members"]
         if inputs.current is not None:

@@ -76,7 +76,7 @@ class PruneStage(Stage[Prune]):
 
         reference = self.data(inputs.recipe.data, options).get("calibration")
         prune(
-            inputs.current or inputs.open_recipe_model(),
+            inputs.current or inputs.recipe_model(),
             inputs.target,
             data=None if reference is None else inputs.open_data(reference),
             options=options,
