@@ -131,7 +131,7 @@ def _parse_limit(text: str, models: Collection[str], where: str) -> Limit:
             return Limit(model=model)
         if text.startswith(model) and rest[:1] in _CHANGES and (number := _number(rest[1:].strip())) is not None:
             return Limit(number, model, rest[0])
-    name = re.split(r"\s*[+*-]\s", text)[0]
+    name = re.split(r"\s*[-+*/%]\s*(?=[\d.])", text)[0]
     if name in models:
         raise UsageError(f"{text!r} is not a limit", where=where, fix=_SYNTAX)
     raise UsageError(f"{text!r} is neither a number nor a model of this call", where=where, fix=nearest(name, models))

@@ -67,12 +67,13 @@ def bootstrap(
     largest = max(len(reference.test), *(len(columns) for columns in reference.ood.values()), 1)
     resamples = min(MOST_RESAMPLES, max(FEWEST_RESAMPLES, DRAWS // largest))
 
-    chunks: dict[str, dict[str, list[Tensor]]] = {name: {key: [] for key in statistics[name]} for name in names}
-    for weights in _draws(reference, resamples, max(1, DRAWS_AT_ONCE // largest), seed):
+    values = {name: {key: torch.empty(resamples, dtype=torch.float64) for key in statistics[name]} for name in names}
+    at_once = max(1, DRAWS_AT_ONCE // largest)
+    for start, weights in zip(range(0, resamples, at_once), _draws(reference, resamples, at_once, seed), strict=True):
         for name in names:
             for key, (metric, statistic) in statistics[name].items():
-                chunks[name][key].append(statistic(weights=weights[metric.dataset]))
-    values = {name: {key: torch.cat(parts) for key, parts in chunks[name].items()} for name in names}
+                resampled = statistic(weights=weights[metric.dataset])
+                values[name][key][start : start + len(resampled)] = resampled
     return Bootstrap(
         resamples,
         {name: {key: percentile_interval(values[name][key], level) for key in values[name]} for name in names},

@@ -6,6 +6,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from compress.evaluation.result import EvaluationResult, ModelResult
 
@@ -46,11 +47,9 @@ def render_table(result: EvaluationResult, width: int = 100) -> str:
     """Rows are models. Columns that do not fit into ``width`` continue in a second block that repeats the names."""
     footnotes = _Footnotes()
     names = ["", "", *(_shorten(model.name, _LONGEST_NAME) for model in result.models)]
-    columns = [
-        [column.title, column.subtitle, *(_cell(model, column, footnotes) for model in result.models)]
-        for column in _columns(result)
-    ]
-    blocks = _blocks(names, columns, width)
+    columns = _columns(result)
+    cells = [[column.title, column.subtitle, *_cells(result, column, footnotes)] for column in columns]
+    blocks = _blocks(names, columns, cells, width)
     notes = [*footnotes.lines(), *_noise(result), _conventions(result)]
     wrapped = [line for note in notes for line in textwrap.wrap(note, width, subsequent_indent="  ")]
     return "\n\n".join([*blocks, "\n".join(wrapped)])
@@ -77,6 +76,10 @@ def _columns(result: EvaluationResult) -> list[_Column]:
 
 def _any(result: EvaluationResult, column: _Column) -> bool:
     return any(model.value(column.metric)[0] is not None for model in result.models)
+
+
+def _cells(result: EvaluationResult, column: _Column, footnotes: _Footnotes) -> list[str]:
+    return [_cell(model, column, footnotes) for model in result.models]
 
 
 def _cell(model: ModelResult, column: _Column, footnotes: _Footnotes) -> str:
@@ -127,19 +130,21 @@ def _conventions(result: EvaluationResult) -> str:
     return "; ".join(parts) + "."
 
 
-def _blocks(names: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lay out columns greedily into blocks that are at most ``width`` wide (a single column may be wider)."""
+def _blocks(names: Sequence[str], columns: Sequence[_Column], cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lay out the columns in blocks at most ``width`` wide; columns of one family or set stay together."""
     room = max(map(_width, names))
-    groups: list[list[Sequence[str]]] = [[]]
+    blocks: list[list[Sequence[str]]] = [[]]
     used = room
-    for column in columns:
-        needed = len(GAP) + max(map(_width, column))
-        if groups[-1] and used + needed > width:
-            groups.append([])
+    by_family = groupby(zip(columns, cells, strict=True), key=lambda pair: pair[0].metric.rpartition("/")[0])
+    for _, pairs in by_family:
+        family = [column for _, column in pairs]
+        needed = sum(len(GAP) + max(map(_width, column)) for column in family)
+        if blocks[-1] and used + needed > width:
+            blocks.append([])
             used = room
-        groups[-1].append(column)
+        blocks[-1].extend(family)
         used += needed
-    return [_block(names, group) for group in groups]
+    return [_block(names, block) for block in blocks]
 
 
 def _block(names: Sequence[str], columns: Sequence[Sequence[str]]) -> str:

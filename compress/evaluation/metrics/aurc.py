@@ -25,19 +25,19 @@ def aurc(columns: Columns, weights: Tensor | None = None) -> Tensor:
     first_drawn = (curve.size > 0).to(torch.uint8).argmax(dim=-1, keepdim=True)
     first = (curve.errors.gather(-1, first_drawn) / curve.size.gather(-1, first_drawn)).squeeze(-1)
     last = curve.errors.sum(dim=-1) / total
-    return (_sum_of_risks(curve, len(columns)) - (first + last) / 2) / (total - 1)
+    return (_sum_of_risks(curve) - (first + last) / 2) / (total - 1)
 
 
-def _sum_of_risks(curve: RiskCoverage, samples: int) -> Tensor:
+def _sum_of_risks(curve: RiskCoverage) -> Tensor:
     """Σ_k r(k/N) over k = 1..N.
 
     In a group of w samples and e errors after W samples and E errors, the expected risks sum to
     Σ_{j=1..w} (E + j e/w) / (W + j) = e + (E − W e/w) (H(W + w) − H(W)), with H the harmonic numbers.
     """
-    counts = torch.arange(1, samples + 1, dtype=torch.float64)
-    harmonic = torch.cat([counts.new_zeros(1), counts.reciprocal().cumsum(0)])
     after, errors_after = curve.size.cumsum(-1), curve.errors.cumsum(-1)
     before, errors_before = after - curve.size, errors_after - curve.errors
+    counts = torch.arange(1, int(after.max()) + 1, dtype=torch.float64)
+    harmonic = torch.cat([counts.new_zeros(1), counts.reciprocal().cumsum(0)])
     slope = curve.errors / curve.size.clamp(min=1)
     steps = harmonic[after.long()] - harmonic[before.long()]
     return (curve.errors + (errors_before - before * slope) * steps).sum(dim=-1)
