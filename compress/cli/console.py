@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,14 +33,25 @@ class Console:
     quiet: bool = False
     closing_line: Callable[[], str] | None = None
 
-    def set_up_log(self) -> None:
-        """Send the program's log to stderr, at the level that was asked for."""
+    @contextlib.contextmanager
+    def log_on_stderr(self) -> Iterator[None]:
+        """Within the block the program's log goes to stderr; afterwards logging is as it was."""
         logger = logging.getLogger(PROGRAM)
-        logger.setLevel(logging.DEBUG if self.debug else logging.WARNING if self.quiet else logging.INFO)
-        logger.propagate = False
+        before = (logger.level, logger.propagate, logger.handlers)
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.handlers = [handler]
+        logger.propagate, logger.handlers = False, [handler]
+        self.set_log_level()
+        try:
+            yield
+        finally:
+            level, logger.propagate, logger.handlers = before
+            logger.setLevel(level)
+
+    def set_log_level(self) -> None:
+        """Log as much as was asked for."""
+        level = logging.DEBUG if self.debug else logging.WARNING if self.quiet else logging.INFO
+        logging.getLogger(PROGRAM).setLevel(level)
 
     def say(self, message: str) -> None:
         """Write one line to stderr; nobody may be reading it."""
@@ -64,8 +75,10 @@ def _set(context: click.Context, parameter: click.Parameter, value: bool) -> Non
         from compress.progress import QUIET_VARIABLE
 
         console.quiet = True
-        os.environ[QUIET_VARIABLE] = "1"
-    console.set_up_log()
+        if QUIET_VARIABLE not in os.environ:
+            os.environ[QUIET_VARIABLE] = "1"
+            context.find_root().call_on_close(lambda: os.environ.pop(QUIET_VARIABLE, None))
+    console.set_log_level()
 
 
 def message_options(command: F) -> F:

@@ -13,6 +13,7 @@ from types import FrameType
 import click
 from click.shell_completion import shell_complete
 
+from compress import __version__
 from compress.cli.console import PROGRAM, Console
 from compress.cli.lazy_group import CommandEntry, LazyGroup
 from compress.cli.output import drop_stdout, reader_left
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 a bug, 2 wrong usage, recipe or input, 3 a failed gate, 130 interrupted.
     """
     console = Console()
-    with _terminated_like_interrupted():
+    with _terminated_like_interrupted(), console.log_on_stderr():
         code = _guarded(list(sys.argv[1:] if arguments is None else arguments), console)
     if reader_left():
         drop_stdout()
@@ -69,7 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _guarded(arguments: list[str], console: Console) -> int:
     """Run the command and translate what it raises."""
     try:
-        console.set_up_log()
         return _called(arguments or ["--help"], console)
     except CompressError as error:
         console.error(str(error))
@@ -94,6 +94,7 @@ def _guarded(arguments: list[str], console: Console) -> int:
 def _called(arguments: list[str], console: Console) -> int:
     """Parse and run; click's own exits become their codes."""
     group = LazyGroup(entries=COMMANDS, help=HELP, epilog=EPILOG)
+    group = click.version_option(__version__, message="%(version)s", prog_name=PROGRAM)(group)
     instruction = os.environ.get(_COMPLETION_VARIABLE)
     if instruction:
         return shell_complete(group, {}, PROGRAM, _COMPLETION_VARIABLE, instruction)

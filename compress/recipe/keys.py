@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from compress import __version__
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
-from compress.artifact.provenance import installed_versions
 from compress.recipe.schema import Recipe, RecipeModel, StageEntry
 
-DISTRIBUTION = "compress-transformers"
 _CHUNK = 1 << 20
 
 
@@ -32,7 +31,7 @@ def stage_key(recipe: Recipe, entry: StageEntry, parents: Sequence[str], fingerp
         "data": dict(fingerprints),
         "dtype": recipe.runtime.dtype,
         "seed": recipe.seed,
-        "version": installed_versions().get(DISTRIBUTION),
+        "version": __version__,
     }
     return _sha256_of_json(content)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 import click
 import pytest
 
+from compress import __version__
 from compress.cli import main as program
 from compress.cli.lazy_group import CommandEntry
 from compress.cli.main import COMMANDS, main
 from compress.errors import DataError, GateFailed
+from compress.progress import QUIET_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -195,3 +198,25 @@ def test_shell_completion_lists_the_commands(
     monkeypatch.setenv("COMP_CWORD", "1")
     assert main([]) == 0
     assert "plain,prune" in capsys.readouterr().out
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_a_call_leaves_logging_and_environment_as_they_were(
+    command: Callable[..., None], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("compress")
+    before = (logger.level, logger.propagate, list(logger.handlers), os.environ.get(QUIET_VARIABLE))
+
+    def talk() -> None:
+        logging.getLogger("compress.toy").info("told")
+
+    command(talk)
+    assert main(["toy"]) == 0
+    assert capsys.readouterr() == ("", "told\n")
+    assert main(["toy", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert (logger.level, logger.propagate, list(logger.handlers), os.environ.get(QUIET_VARIABLE)) == before
