@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.artifact.store import load_model
-from compress.backbones.registry import ADAPTERS, recognise
+from compress.backbones.recognition import recognise
+from compress.backbones.registry import ADAPTERS
 from compress.backbones.source import ModelSource
 from compress.errors import ArtifactError, ModelError, UsageError
 from compress.registry import nearest
@@ -27,8 +28,8 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
     Args:
         reference: an artifact folder; a folder that a model family saved; ``timm:NAME``, ``hf:ID-or-folder`` or
             ``open_clip:NAME``; ``builtin:digits-vit``; a ``ModelSource``; or a model, which comes back as it is.
-        details: further fields of ``ModelSource`` (``weights``, ``labels``, ``templates``, ``arguments``, ...); they say
-            how to read a family's model and do not go with an artifact.
+        details: further fields of ``ModelSource`` (``weights``, ``labels``, ``templates``, ``arguments``, ...); they
+            say how to read a family's model and do not go with an artifact.
 
     Raises:
         ModelError: nothing there, or the weights do not fit.

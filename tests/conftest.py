@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# The hub's library reads this once, when it is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,9 +21,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reaches a hub, whatever the machine allows."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")

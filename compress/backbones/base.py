@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from compress.backbones.source import ModelSource
@@ -35,10 +34,6 @@ class Adapter(Protocol):
     """
 
     name: str
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether a local folder holds a model of this family."""
-        ...
 
     def open(self, source: ModelSource) -> Transformer:
         """The original model with its weights, in evaluation mode."""

@@ -5,9 +5,7 @@ What is supported and where each family keeps its modules is the table in ``hf_f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,16 +47,6 @@ class HfEncoderAdapter:
     """Encoder classifiers by hub id or folder."""
 
     name = "hf"
-
-    def recognises(self, folder: Path) -> bool:
-        """A folder as ``save_pretrained`` writes it: ``config.json`` with a ``model_type``, supported or not."""
-        if (folder / "open_clip_config.json").exists():
-            return False
-        try:
-            content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return isinstance(content, dict) and "model_type" in content and "architecture" not in content
 
     def open(self, source: ModelSource) -> Transformer:
         """See ``Adapter.open``; ``source.arguments`` replace entries of the library's configuration (dropouts)."""

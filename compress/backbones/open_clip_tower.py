@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import open_clip
@@ -27,7 +26,6 @@ from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.open_clip_preprocessing import image_preprocessing, text_preprocessing
 from compress.backbones.open_clip_source import (
-    CONFIG_FILE,
     SUPPORTED,
     Clip,
     build_clip,
@@ -252,10 +250,6 @@ class OpenClipAdapter:
     """open_clip models by architecture name, folder or hub id; ``arguments.tower`` chooses the tower (image)."""
 
     name = "open_clip"
-
-    def recognises(self, folder: Path) -> bool:
-        """A folder as open_clip saves it for the hub: with ``open_clip_config.json``."""
-        return (folder / CONFIG_FILE).is_file()
 
     def open(self, source: ModelSource) -> Transformer:
         """See ``Adapter.open``; ``source.labels`` and ``source.templates`` make the prompts of the classes."""

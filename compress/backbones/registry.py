@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from accelerate import init_empty_weights
 
 from compress.backbones.base import Adapter, Preprocessor
@@ -20,11 +18,6 @@ ADAPTERS: Registry[Adapter] = Registry(
         "open_clip": "compress.backbones.open_clip_tower:ADAPTER",
     },
 )
-
-
-def recognise(folder: Path) -> str | None:
-    """The name of the family whose model lies in ``folder``, or None."""
-    return next((name for name in ADAPTERS if ADAPTERS[name].recognises(folder)), None)
 
 
 def preprocessor(model: Transformer) -> Preprocessor:

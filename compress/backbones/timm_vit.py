@@ -1,7 +1,7 @@
 """timm's ``VisionTransformer`` and ``VisionTransformerDistilled`` on timm's own ``Attention``.
 
-Covers plain ViT, DeiT, registers, LayerScale, q/k norm, missing qkv bias, average and attention pooling, any input channels and
-size. Source: https://github.com/huggingface/pytorch-image-models, timm/models/vision_transformer.py.
+Covers plain ViT, DeiT, registers, LayerScale, q/k norm, missing qkv bias, average and attention pooling, any input
+channels and size. Source: https://github.com/huggingface/pytorch-image-models, timm/models/vision_transformer.py.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class VitStem(Stem):
 
 
 class VitHead(Head):
-    """Final norm, pooling and classifier; a distilled model's two classifiers are averaged, as timm does in evaluation."""
+    """Final norm, pooling and classifier; a distilled model's two are averaged, as timm does in evaluation."""
 
     def __init__(self, vit: VisionTransformer) -> None:
         super().__init__()
@@ -146,10 +146,6 @@ class TimmAdapter:
     """timm vision transformers by architecture name, hub id or folder."""
 
     name = "timm"
-
-    def recognises(self, folder: Path) -> bool:
-        """A folder as ``timm`` saves it for the hub: ``config.json`` with an ``architecture``."""
-        return "architecture" in _folder_config(folder)
 
     def open(self, source: ModelSource) -> Transformer:
         """See ``Adapter.open``; ``source.arguments`` go to ``timm.create_model``."""

@@ -90,12 +90,13 @@ def run_evaluation(
     predictions, lengths = _predict(subjects, test, foreign, runtime)
     spread = bootstrap(predictions, known, seed=options.seed) if options.intervals else None
     timing = _time(subjects, test, options, runtime) if options.latency else {}
+    batch = min(options.latency_batch, len(test))
     results = [
         _result(
             subject,
             predictions[subject.name],
             known,
-            _cost(subject, lengths[subject.name], timing.get(subject.name), options),
+            _cost(subject, lengths[subject.name], timing.get(subject.name), batch),
             {} if spread is None else spread.intervals[subject.name],
             {} if spread is None else spread.differences.get(subject.name, {}),
             baseline=subject.name in baselines,
@@ -106,7 +107,7 @@ def run_evaluation(
         data=_summary(test),
         ood={name: _summary(dataset) for name, dataset in foreign.items()},
         environment=current_environment(runtime.torch_device(), runtime.dtype),
-        latency_batch=min(options.latency_batch, len(test)) if options.latency else None,
+        latency_batch=batch if options.latency else None,
         resampling=None if spread is None else Resampling(resamples=spread.resamples, seed=options.seed),
         models=tuple(results),
         failed_gates=check_gates(gates, results),
@@ -163,7 +164,7 @@ def _time(subjects: Sequence[Subject], test: Dataset, options: Evaluate, runtime
         return measure_latency(calls, device=device)
 
 
-def _cost(subject: Subject, lengths: Counter[int], latency: Latency | None, options: Evaluate) -> Cost:
+def _cost(subject: Subject, lengths: Counter[int], latency: Latency | None, batch: int) -> Cost:
     """Parameters, bytes, FLOPs over the evaluated inputs' real lengths, and time."""
     if lengths:
         sizes = sorted(lengths)
@@ -178,7 +179,7 @@ def _cost(subject: Subject, lengths: Counter[int], latency: Latency | None, opti
         flops_p05=low,
         flops_p95=high,
         latency=latency,
-        throughput=None if latency is None else options.latency_batch / latency.median_ms * 1000,
+        throughput=None if latency is None else batch / latency.median_ms * 1000,
     )
 
 

@@ -23,6 +23,7 @@ from transformers.models.roberta.modeling_roberta import RobertaForSequenceClass
 
 from compress.backbones.hf_checkpoint import class_names
 from compress.backbones.hf_encoder import ADAPTER
+from compress.backbones.recognition import recognise
 from compress.backbones.source import ModelSource
 from compress.errors import ModelError, UnsupportedModelError
 from compress.transformer.model import Transformer
@@ -193,7 +194,7 @@ def test_the_head_of_another_task_is_left_out_only_on_request(
 
 def test_another_family_is_refused_by_class_name(folder: Path) -> None:
     save_library(folder, MPNetForSequenceClassification)
-    assert ADAPTER.recognises(folder)
+    assert recognise(folder) == "hf"
     with pytest.raises(UnsupportedModelError, match="MPNetForSequenceClassification is not supported; supported: Bert"):
         open_model(folder)
 
@@ -279,13 +280,13 @@ def test_a_file_in_place_of_a_folder_is_explained(folder: Path) -> None:
 
 def test_only_the_librarys_folders_are_recognised(folder: Path) -> None:
     folder.mkdir()
-    assert not ADAPTER.recognises(folder)
+    assert recognise(folder) != "hf"
     (folder / "config.json").write_text("{", encoding="utf-8")
-    assert not ADAPTER.recognises(folder)
+    assert recognise(folder) != "hf"
     (folder / "config.json").write_text('{"format_version": 1}', encoding="utf-8")
-    assert not ADAPTER.recognises(folder)
+    assert recognise(folder) != "hf"
     save_library(folder)
-    assert ADAPTER.recognises(folder)
+    assert recognise(folder) == "hf"
 
 
 @pytest.mark.slow

@@ -23,7 +23,8 @@ from compress.backbones.open_clip_preprocessing import image_preprocessing
 from compress.backbones.open_clip_source import build_clip, resolve
 from compress.backbones.open_clip_tower import ADAPTER, take_apart
 from compress.backbones.open_clip_zero_shot import embed_classes
-from compress.backbones.registry import build_skeleton, preprocessor, recognise
+from compress.backbones.recognition import recognise
+from compress.backbones.registry import build_skeleton, preprocessor
 from compress.backbones.source import ModelSource
 from compress.data.images import image_preprocessor
 from compress.errors import CompressError, ModelError, UnsupportedModelError
@@ -281,7 +282,7 @@ def test_user_errors_are_one_line(folder: Path, no_network: None, changes: dict[
 
 
 def test_broken_folders_are_named(tmp_path: Path) -> None:
-    assert not ADAPTER.recognises(tmp_path)
+    assert recognise(tmp_path) is None
     with pytest.raises(ModelError, match=r"open_clip_config\.json: no such file"):
         ADAPTER.open(source(tmp_path))
     config = {"model_cfg": tiny_config(vision={"widht": 8}), "preprocess_cfg": HALF}
