@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compress import __version__
+import compress
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.recipe.schema import Recipe, RecipeModel, StageEntry
 
+BUILTIN_MODELS = Path(compress.__file__).parent / "models"
 _CHUNK = 1 << 20
 
 
@@ -31,7 +32,7 @@ def stage_key(recipe: Recipe, entry: StageEntry, parents: Sequence[str], fingerp
         "data": dict(fingerprints),
         "dtype": recipe.runtime.dtype,
         "seed": recipe.seed,
-        "version": __version__,
+        "version": compress.__version__,
     }
     return _sha256_of_json(content)
 
@@ -41,9 +42,9 @@ def model_identity(model: RecipeModel) -> str:
 
     A hub model counts by its name: the hub is not asked whether it has changed.
     """
-    name = Path(model.name)
-    if model.adapter is None and (name / MANIFEST_NAME).exists():
-        return verify_folder(name).digest
+    folder = BUILTIN_MODELS / model.name if model.adapter == "builtin" else Path(model.name)
+    if model.adapter in (None, "builtin") and (folder / MANIFEST_NAME).exists():
+        return verify_folder(folder).digest
     files = {str(place): _content(place) for place in (model.weights, model.name) if place and Path(place).exists()}
     written = model.model_dump(mode="json")
     # The place of a file does not count, its content does.

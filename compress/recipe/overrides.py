@@ -107,7 +107,7 @@ def _write(recipe: dict[str, Any], path: KeyPath, value: Any, place: str) -> Non
             below = reference_as_mapping(below)
         elif path[0] == "stages" and depth == 2 and isinstance(below, str):
             below = {below: {}}
-        if not isinstance(below, (dict, list)):
+        if not isinstance(below, dict) and path[:depth] != ("stages",):
             raise RecipeError(f"{key!r} is a value, not a section", where=place, fix="drop what follows it")
         target[key] = below
         target = below

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compress.errors import RecipeError
 from compress.pruning.options import Prune
@@ -22,6 +27,8 @@ stages:
   - eval: {fail_if: ["cal/ece > 0.05", "cls/accuracy < 0.80"]}
 """
 
+KEYS = ["model", "data", "stages", "seed", "runtime", "name", "keep", "prune", "ood", "labels", "compare", "train"]
+ASSIGNMENTS = ["seed=1", "prune.keep=4", "prune.a.b.c=4", "data.ood.x=y", "model.labels=[a]", "model=x", "keep.x=1"]
 Write = Callable[[str], Path]
 
 
@@ -235,6 +242,27 @@ class TestSet:
     def test_two_stages_of_one_name_must_be_told_apart(self, write: Write) -> None:
         path = write("model: m\nstages: [prune, fuse, prune]")
         assert "give each its own 'name:'" in message(path, "prune.keep=4")
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 99) | st.floats(0, 1) | st.sampled_from(["prune", "keep", "x", "1e9"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), junk, max_size=4), junk, st.sampled_from(ASSIGNMENTS))
+def test_any_values_are_a_recipe_or_a_recipe_error(head: dict[str, Any], stages: Any, assignment: str) -> None:
+    """A stranger's recipe never gets past the error family, whatever stands where."""
+    text = json.dumps({"model": "m", "stages": [{"prune": stages}, stages], **head})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "r.yaml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            read_recipe(path, [assignment])
+        except RecipeError as error:
+            assert error.where
 
 
 def test_a_typo_is_answered_without_torch(write: Write) -> None:

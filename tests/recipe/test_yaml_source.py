@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compress.errors import RecipeError
@@ -139,6 +139,7 @@ def test_an_absent_file_and_a_folder_are_one_line_errors(tmp_path: Path) -> None
             read_yaml(path)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     try:
@@ -158,6 +159,7 @@ plain = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(plain)
 def test_what_json_writes_is_read_back(content: object) -> None:
     """JSON is YAML; only the merge key is not supported."""
