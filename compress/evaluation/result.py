@@ -44,6 +44,18 @@ class DataSummary(Options):
     classes: int | None = Field(None, description="Number of classes; null for an unlabelled set.")
 
 
+class ShiftPoint(Options):
+    """One model on the test set with one corruption at one severity; severity 0, the clean set, is in the metrics."""
+
+    model: str
+    corruption: str = Field(description="Name of the corruption: noise, blur, ...")
+    severity: int = Field(ge=1, le=5, description="1 (mild) to 5.")
+    accuracy: FiniteFloat | None
+    nll: FiniteFloat | None
+    ece: FiniteFloat | None
+    reasons: dict[str, str] = Field(default_factory=dict, description="Why a figure is null.")
+
+
 class Resampling(Options):
     """How the intervals were made."""
 
@@ -124,6 +136,9 @@ class EvaluationResult(Options):
     models: tuple[ModelResult, ...] = Field(
         min_length=1, description="In the order of the call; the first is the reference."
     )
+    shift: tuple[ShiftPoint, ...] = Field(
+        (), description="By corruption, then severity, then model; empty when no shift was asked for."
+    )
     failed_gates: tuple[FailedGate, ...] = ()
 
     @model_validator(mode="after")
@@ -133,12 +148,17 @@ class EvaluationResult(Options):
             raise ValueError(f"model names {names} are not unique")
         return self
 
+    @property
+    def corruptions(self) -> tuple[str, ...]:
+        """The corruptions of the shift, in order."""
+        return tuple(dict.fromkeys(point.corruption for point in self.shift))
+
     def value(self, model: str, metric: str) -> float | None:
         """The value of a metric or cost, ``None`` when it has none; raises ``UsageError`` for unknown names."""
         by_name = {entry.name: entry for entry in self.models}
         if model not in by_name:
             raise UsageError(f"no model {model!r} in this result", fix=nearest(model, by_name))
-        known = catalogue(self.ood)
+        known = catalogue(self.ood, self.corruptions)
         if metric not in known:
             raise UsageError(f"unknown metric {metric!r}", fix=nearest(metric, known))
         return by_name[model].value(metric)[0]

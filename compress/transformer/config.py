@@ -12,6 +12,9 @@ from compress.runtime import DType
 
 FORMAT_VERSION = 1
 
+UncertaintyScore = Literal["max_probability", "entropy", "mutual_information", "energy", "max_logit"]
+"""How uncertain a prediction is; the scores of ``compress.transformer.uncertainty``."""
+
 
 class BackboneConfig(Options):
     """Enough to rebuild the skeleton of the original model without a network."""
@@ -64,6 +67,20 @@ class Structure(Options):
         return self.members > 1
 
 
+class Abstention(Options):
+    """An input whose score exceeds the threshold is one that the model should not decide.
+
+    The threshold belongs to the exact weights, heads and temperature that it was fitted with.
+    """
+
+    score: UncertaintyScore = Field(description="The score; high for uncertain inputs.")
+    threshold: float = Field(allow_inf_nan=False, description="Inputs with a higher score are abstained from.")
+    target: Literal["coverage", "risk"] = Field(
+        description="What it was fitted to: a share of inputs that are answered, or a share of errors among these."
+    )
+    value: float = Field(ge=0, le=1, description="The share.")
+
+
 class ModelConfig(Options):
     """The content of ``config.json``."""
 
@@ -72,4 +89,8 @@ class ModelConfig(Options):
     structure: Structure
     labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
     preprocessing: Preprocessing = Field(discriminator="kind")
+    temperature: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Every member's logits are divided by it; see the stage calibrate."
+    )
+    abstention: Abstention | None = Field(None, description="When to abstain; none before it was fitted.")
     dtype: DType = "float32"

@@ -90,6 +90,8 @@ class Transformer(nn.Module):
         if members > 1 and self._parting is None:
             hidden = hidden.repeated(members)
         logits = self.head(hidden)
+        if self.config.temperature != 1:
+            logits = logits / self.config.temperature
         return logits.view(members, -1, logits.shape[-1])
 
     def members(self, inputs: Inputs, *, gates: Gates | None = None) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compress.evaluation.predictions import Columns
 
 Direction = Literal["higher", "lower", "none"]
-Scope = Literal["test", "ood", "heads", "cost"]
+Scope = Literal["test", "ood", "heads", "shift", "cost"]
 
 DEFAULT_SCORE = "max_probability"
 OOD_SCORES: Registry[Callable[[Columns], Tensor]] = Registry(
@@ -39,7 +39,8 @@ class Metric:
         better: which direction is better; ``none`` where neither is by itself.
         unit: the unit of the value; empty for a share or a score without unit.
         description: one line.
-        target: its key in ``METRICS``; ``None`` for costs, which are measured and not computed from predictions.
+        target: its key in ``METRICS``; ``None`` for costs and for means over a shift, which are not computed from the
+            predictions on one set.
         scope: what it is computed from.
         headline: whether it gets a bootstrap interval.
         dataset, score: for ``ood`` metrics, the set's name and the score's.
@@ -113,6 +114,9 @@ _OOD = (
     Metric("aupr_out", "higher", "", "average precision, out-of-distribution positive", "ood/aupr_out", "ood"),
     Metric("fpr95", "lower", "", "false-positive rate at 95 % true positives", "ood/fpr95", "ood", headline=True),
 )
+SHIFT_FIGURES = {"accuracy": "cls/accuracy", "nll": "cls/nll", "ece": "cal/ece"}
+"""What is measured at each severity of a shift, and the metric that it is."""
+
 _COST = (
     Metric("cost/params", "lower", "", "parameters", scope="cost"),
     Metric("cost/bytes", "lower", "bytes", "size on disk", scope="cost"),
@@ -125,10 +129,15 @@ _COST = (
 )
 
 
-def catalogue(ood: Iterable[str] = ()) -> dict[str, Metric]:
+def catalogue(ood: Iterable[str] = (), shift: Iterable[str] = ()) -> dict[str, Metric]:
     """All metrics of a call by name, those of each out-of-distribution set included.
 
     ``ood/NAME/auroc`` uses the score ``max_probability``; ``ood/NAME/SCORE/auroc`` exists for every score.
+    ``shift/CORRUPTION/accuracy`` is the mean over the severities, ``shift/accuracy`` that over the corruptions.
+
+    Args:
+        ood: names of the out-of-distribution sets.
+        shift: corruptions of the test set.
 
     Raises:
         UsageError: a set's name is empty or has a slash, a space or a comparison sign, so no gate could name it.
@@ -151,4 +160,15 @@ def catalogue(ood: Iterable[str] = ()) -> dict[str, Metric]:
                     dataset=dataset,
                     score=score,
                 )
-    return metrics | {metric.name: metric for metric in _COST}
+    return metrics | _shift(tuple(shift)) | {metric.name: metric for metric in _COST}
+
+
+def _shift(corruptions: tuple[str, ...]) -> dict[str, Metric]:
+    metrics = {}
+    for prefix in ("shift", *(f"shift/{corruption}" for corruption in corruptions)) if corruptions else ():
+        for figure, target in SHIFT_FIGURES.items():
+            known = next(metric for metric in _TEST if metric.name == target)
+            description = f"{known.description}; mean over the severities{' and corruptions' * (prefix == 'shift')}"
+            name = f"{prefix}/{figure}"
+            metrics[name] = Metric(name, known.better, known.unit, description, scope="shift")
+    return metrics
