@@ -27,7 +27,7 @@ from compress.recipe.stages.base import (
     StageReport,
     open_recipe_data,
 )
-from compress.recipe.state import StageRecord, prepare, read_record, write_record
+from compress.recipe.state import StageRecord, opened_run, read_record, write_record
 from compress.registry import Registry
 
 RESOLVED_NAME = "recipe.yaml"
@@ -121,16 +121,16 @@ def run_recipe(
             were complete stay so.
     """
     check_chain(recipe, stages)
-    prepare(out)
-    write_bytes(out / RESOLVED_NAME, recipe.to_yaml().encode())
-    run = _Run(recipe, out, stages, fresh, parents=[model_identity(recipe.model)])
-    fingerprints = [run.fingerprints(entry) for entry in recipe.stages]
-    outcomes: list[StageOutcome] = []
-    for folder, entry, data in zip(recipe.folder_names(), recipe.stages, fingerprints, strict=True):
-        outcome = run.stage(out / folder, entry, data)
-        outcomes.append(outcome)
-        if finished is not None:
-            finished(outcome)
+    with opened_run(out):
+        write_bytes(out / RESOLVED_NAME, recipe.to_yaml().encode())
+        run = _Run(recipe, out, stages, fresh, parents=[model_identity(recipe.model)])
+        fingerprints = [run.fingerprints(entry) for entry in recipe.stages]
+        outcomes: list[StageOutcome] = []
+        for folder, entry, data in zip(recipe.folder_names(), recipe.stages, fingerprints, strict=True):
+            outcome = run.stage(out / folder, entry, data)
+            outcomes.append(outcome)
+            if finished is not None:
+                finished(outcome)
     return RunResult(out, tuple(outcomes))
 
 

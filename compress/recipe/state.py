@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -9,6 +13,9 @@ from pydantic import Field, ValidationError
 from compress.artifact.durable import write_bytes, write_failure
 from compress.errors import ArtifactError
 from compress.options import Options
+
+if sys.platform != "win32":
+    import fcntl
 
 STATE_FOLDER = "state"
 MAX_RECORD_BYTES = 64 * 1024
@@ -25,11 +32,12 @@ class StageRecord(Options):
     digest: str = Field(description="Hash of the artifact that was written under this key.")
 
 
-def prepare(out: Path) -> None:
-    """Make ``out`` a run's folder.
+@contextlib.contextmanager
+def opened_run(out: Path) -> Iterator[None]:
+    """Make ``out`` a run's folder and hold it for this process while the block runs.
 
     Raises:
-        ArtifactError: it holds something else, or cannot be written.
+        ArtifactError: it holds something else, cannot be written, or another process is running a recipe there.
     """
     state = out / STATE_FOLDER
     try:
@@ -40,6 +48,40 @@ def prepare(out: Path) -> None:
         state.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_failure(error, out) from error
+    with _held(state):
+        _clear_unfinished(out)
+        _clear_unfinished(state)
+        yield
+
+
+@contextlib.contextmanager
+def _held(state: Path) -> Iterator[None]:
+    """Lock a folder; the system unlocks it when the process ends, however that happens."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ArtifactError(
+            "another process is running a recipe there", where=str(state.parent), fix="wait for it or choose another -o"
+        ) from None
+    except OSError:
+        pass  # A file system without locks: each artifact still has its own claim.
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear_unfinished(folder: Path) -> None:
+    """Remove files that a killed process was writing. They are never read, so one that resists may stay."""
+    for path in folder.glob(".*.partial"):
+        if path.is_file():
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _record_path(out: Path, folder: str) -> Path:

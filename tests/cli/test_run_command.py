@@ -131,3 +131,15 @@ def test_a_failing_stage_ends_with_what_exists(start: Callable[..., subprocess.P
     assert process.returncode == 2
     assert err.splitlines()[-2] == "compress: error: stage 04-last, --fail: the toy broke; do not ask for it"
     assert err.splitlines()[-1].startswith("compress: complete so far: runs/my recipe/01-split, ")
+
+
+def test_two_runs_into_one_folder(start: Callable[..., subprocess.Popen[str]], recipe: Path, tmp_path: Path) -> None:
+    first = start("run", recipe.name, "--set", "slow.seconds=60")
+    wait_for(tmp_path / "runs" / "my recipe" / "toy.started")
+    _, err = (second := start("run", recipe.name)).communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another process is running a recipe there" in err
+    first.kill()
+    first.communicate()
+    (third := start("run", recipe.name)).communicate(timeout=60)
+    assert third.returncode == 3
