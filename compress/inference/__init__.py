@@ -1,0 +1,1 @@
+"""Running models over data: what calibration, evaluation and prediction share."""

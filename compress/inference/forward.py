@@ -1,0 +1,86 @@
+"""The forward passes of a model over a data set, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from compress.backbones.registry import preprocessor
+from compress.data.base import Dataset, require_kind
+from compress.data.batches import batches
+from compress.placing import to_device
+from compress.progress import progress
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.transformer.parts import Inputs
+
+
+class Answering(Protocol):
+    """A model, or several that answer together."""
+
+    def members(self, inputs: Inputs) -> Tensor:
+        """Logits of every member, ``(M, B, K)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model said to one batch.
+
+    Attributes:
+        logits: ``(M, B, K)`` on the model's device.
+        labels: ``(B,)`` int64 on the CPU; None for unlabelled data.
+        ids: names of the samples.
+        lengths: real tokens of each input; empty for images, which are all of one size.
+    """
+
+    logits: Tensor
+    labels: Tensor | None
+    ids: tuple[str, ...]
+    lengths: list[int]
+
+
+def answers(
+    module: Answering,
+    model: Transformer,
+    dataset: Dataset,
+    runtime: Runtime,
+    label: str,
+    *,
+    indices: Sequence[int] | None = None,
+) -> Iterator[Answers]:
+    """Run over every sample, in order, without gradients; nothing for an empty set.
+
+    Args:
+        module: in evaluation mode, on the runtime's device and in its number format.
+        model: whose preprocessing the inputs get; ``module`` or one of its parts.
+        dataset: labelled in the order of the model's classes, or unlabelled.
+        runtime: device, number format, batch size.
+        label: title of the progress bar.
+        indices: positions of the samples to run over; None for all.
+
+    Raises:
+        DataError: the model reads another kind of data, or a sample cannot be read.
+    """
+    require_kind(dataset, model.config.preprocessing.kind)
+    samples = len(dataset) if indices is None else len(indices)
+    if samples == 0:
+        return
+    device, dtype = runtime.torch_device(), runtime.torch_dtype()
+    steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=indices)
+    for batch in progress(steps, label, -(-samples // runtime.batch_size)):
+        # Not around the loop: the consumer's own work between two batches is none of our business.
+        with torch.inference_mode():
+            logits = module.members(to_device(batch.inputs, device, dtype))
+        yield Answers(logits, batch.labels, batch.ids, token_lengths(batch.inputs))
+
+
+def token_lengths(inputs: Inputs) -> list[int]:
+    """Real tokens of every input; nothing for images."""
+    if isinstance(inputs, Tensor) or not isinstance(inputs, Mapping) or "attention_mask" not in inputs:
+        return []
+    return [int(length) for length in inputs["attention_mask"].sum(1).tolist()]
