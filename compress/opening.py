@@ -98,7 +98,7 @@ def parse_source(reference: str, details: Mapping[str, Any] | None = None) -> Mo
             where=reference,
             fix=f"use timm:NAME --weights {reference}",
         )
-    if separator and not path.parent.is_dir():
+    if separator and "/" not in prefix:
         raise UsageError(f"unknown model family {prefix!r}", where=reference, fix=nearest(prefix, ADAPTERS))
     raise ModelError("no such file or folder", where=reference, fix=f"give {FORMS}")
 

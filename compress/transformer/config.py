@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from compress.data.preprocessing import Preprocessing
 from compress.options import Options
@@ -22,6 +23,13 @@ class BackboneConfig(Options):
     adapter: str = Field(description="Name in the registry of adapters.")
     architecture: str = Field(description="The family's own name of the architecture.")
     arguments: dict[str, Any] = Field(default_factory=dict, description="The family's own arguments (JSON).")
+
+    @field_validator("arguments")
+    @classmethod
+    def _as_stored(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """As JSON gives them back, so that a saved configuration equals the one in memory."""
+        plain: dict[str, Any] = json.loads(json.dumps(arguments))
+        return plain
 
 
 class Structure(Options):
