@@ -16,6 +16,7 @@ from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
+    RESULT,
     data_options,
     json_option,
     model_details,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     cls=SectionedCommand,
     examples=(
         "compress eval builtin:digits-vit members=pruned fused --data builtin:digits#test --ood builtin:photos",
-        "compress eval fused --data ./test --ood svhn=./svhn --json result.json",
+        "compress eval fused --data ./test --ood svhn=./svhn --json result.json --report report",
         'compress eval fused single=model --data ./test --fail-if "cls/accuracy < single - 0.01"',
     ),
 )
@@ -56,9 +57,23 @@ if TYPE_CHECKING:
 @model_options()
 @schema_options(Evaluate, "Evaluating")
 @json_option()
+@section_option(
+    RESULT,
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a page with pictures to DIR/index.html, and the pictures and data beside it.",
+)
 @schema_options(Runtime, COMPUTING)
 @message_options
-def evaluate(models: tuple[str, ...], data: str, ood: tuple[str, ...], json_target: str | None, **values: Any) -> None:
+def evaluate(
+    models: tuple[str, ...],
+    data: str,
+    ood: tuple[str, ...],
+    json_target: str | None,
+    report: Path | None,
+    **values: Any,
+) -> None:
     """Measure accuracy, calibration, detection of foreign inputs, diversity and cost of MODELs side by side.
 
     A MODEL is an artifact's folder, the folder of pruned members (evaluated as an ensemble), or a reference such as
@@ -76,6 +91,7 @@ def evaluate(models: tuple[str, ...], data: str, ood: tuple[str, ...], json_targ
         ood=foreign,
         options=options,
         runtime=runtime,
+        report=report,
     )
     emit(result.table(), json.loads(result.to_json()), json_target)
     raise_for_gates([gate.message for gate in result.failed_gates])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MEMBERS_LABEL = "members"
 RESULT_NAME = "result.json"
 METRICS_NAME = "metrics.json"
+REPORT_NAME = "report"
 
 
 class EvaluateEntry(Evaluate):
@@ -43,6 +44,7 @@ class EvaluateEntry(Evaluate):
     compare: tuple[Literal["single", "members"], ...] = Field(
         (), description="single: the recipe's own model; members: the separate pruned copies as an ensemble."
     )
+    report: bool = Field(False, description="Write a page with pictures into the stage's folder.")
 
 
 class EvaluateStage(Stage[EvaluateEntry]):
@@ -77,10 +79,10 @@ class EvaluateStage(Stage[EvaluateEntry]):
 
     def execute(self, inputs: StageInputs, options: EvaluateEntry) -> None:
         """Evaluate, and write the metrics and the result."""
-        from compress.evaluation.evaluate import evaluate
+        from compress.evaluation.evaluate import run_evaluation
 
         sources = inputs.recipe.data
-        result = evaluate(
+        evaluation = run_evaluation(
             self._models(inputs, options),
             data=inputs.open_data(self.data(sources, options)["test"]),
             ood={name: inputs.open_data(reference, labelled=False) for name, reference in sources.ood.items()},
@@ -89,8 +91,13 @@ class EvaluateStage(Stage[EvaluateEntry]):
             baselines=[name for name in options.compare if name != inputs.label],
         )
         with new_folder(inputs.target, kind="predictions", stage="eval", overwrite=True) as folder:
-            write_bytes(folder / METRICS_NAME, _metrics_json(result))
-        write_bytes(inputs.target / RESULT_NAME, result.to_json().encode())
+            write_bytes(folder / METRICS_NAME, _metrics_json(evaluation.result))
+        if options.report:
+            from compress.evaluation.report.write import write_report
+
+            write_report(evaluation, inputs.target / REPORT_NAME)
+        # Last: a stage without its result is run again.
+        write_bytes(inputs.target / RESULT_NAME, evaluation.result.to_json().encode())
 
     def report(self, folder: Path, options: EvaluateEntry) -> StageReport:
         """The stored result."""

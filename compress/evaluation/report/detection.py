@@ -1,0 +1,140 @@
+"""Detection of foreign inputs: how uncertain a model is on known and foreign inputs, and its ROC curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from pydantic import FiniteFloat
+from torch import Tensor
+
+from compress.evaluation.metrics.detection import detect
+from compress.evaluation.metrics.ood_auroc import ood_auroc
+from compress.evaluation.metrics.registry import DEFAULT_SCORE, OOD_SCORES
+from compress.evaluation.predictions import Columns
+from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shortened
+from compress.evaluation.report.picture import Picture, picture_name
+from compress.evaluation.report.words import decimal
+from compress.options import Options
+
+EXPLANATION = (
+    "Foreign inputs belong to none of the classes, so the model should be unsure about them: the further apart the two "
+    "shapes, and the closer the curve to the upper left corner, the better it notices them."
+)
+BINS = 30
+CURVE_POINTS = 201
+
+
+class DetectionOfSet(Options):
+    """One model's scores on the test set and on one foreign set. The score is 1 - maximum probability."""
+
+    model: str
+    dataset: str
+    auroc: FiniteFloat
+    edges: tuple[FiniteFloat, ...]
+    """Edges of the histogram's bins."""
+    known: tuple[FiniteFloat, ...]
+    """Share of the test inputs in each bin."""
+    foreign: tuple[FiniteFloat, ...]
+    """Share of the foreign inputs in each bin."""
+    false_positive_rate: tuple[FiniteFloat, ...]
+    """Test inputs taken for foreign, from the strictest threshold on."""
+    true_positive_rate: tuple[FiniteFloat, ...]
+    """Foreign inputs noticed, at the same thresholds."""
+
+
+def measure_detection(model: str, dataset: str, test: Columns, foreign: Columns) -> DetectionOfSet:
+    """Histograms and ROC curve of the default score.
+
+    Raises:
+        UnavailableMetricError: a set is empty, or logits are not finite.
+    """
+    score = OOD_SCORES[DEFAULT_SCORE]
+    known_scores, foreign_scores = score(test), score(foreign)
+    edges = np.linspace(0, 1, BINS + 1)
+    detection = detect(known_scores, foreign_scores)
+    noticed, mistaken = (counts.numpy() for counts in detection.counts())
+    chosen = np.unique(np.linspace(0, len(noticed) - 1, CURVE_POINTS).round().astype(int))
+    return DetectionOfSet(
+        model=model,
+        dataset=dataset,
+        auroc=float(ood_auroc(detection)),
+        edges=tuple(edges.tolist()),
+        known=_shares(known_scores, edges),
+        foreign=_shares(foreign_scores, edges),
+        false_positive_rate=tuple((mistaken[chosen] / mistaken[-1]).tolist()),
+        true_positive_rate=tuple((noticed[chosen] / noticed[-1]).tolist()),
+    )
+
+
+def _shares(scores: Tensor, edges: np.ndarray) -> tuple[float, ...]:
+    counts, _ = np.histogram(scores.numpy(), bins=edges)
+    return tuple((counts / len(scores)).tolist())
+
+
+def draw_scores(models: Sequence[DetectionOfSet], look: Look, position: int) -> Picture:
+    """One row per model: the test set's scores filled, the foreign set's as an outline."""
+    dataset = models[0].dataset
+    figure = new_figure(54 + 66 * len(models))
+    rows = figure.subplots(len(models), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, entry in zip(rows, models, strict=True):
+        _draw_row(axes, entry, look)
+    ticks = np.linspace(0, 1, 6)
+    rows[-1].set(xlim=(0, 1), xticks=ticks, xlabel="doubt: 1 − probability of the likeliest class")
+    first = rows[0]
+    heading(first, f"Doubt about {shortened(dataset)}")
+    aurocs = ", ".join(f"{entry.model} {decimal(entry.auroc)}" for entry in models)
+    return Picture(
+        picture_name("scores", dataset, position),
+        figure,
+        f"Histograms of doubt on known inputs and on {dataset}, one row per model. AUROC: {aurocs}.",
+    )
+
+
+def _draw_row(axes: Axes, entry: DetectionOfSet, look: Look) -> None:
+    axes.stairs(entry.known, entry.edges, fill=True, color=look.colour(entry.model), alpha=0.75, linewidth=0)
+    axes.stairs(entry.foreign, entry.edges, color=INK, linewidth=1.5)
+    axes.set(ylim=(0, max(*entry.known, *entry.foreign) * 1.1), yticks=[])
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.text(0.985, 0.93, shortened(entry.model), transform=axes.transAxes, ha="right", va="top", fontweight="bold")
+    axes.text(
+        0.985,
+        0.62,
+        f"AUROC {decimal(entry.auroc)}",
+        transform=axes.transAxes,
+        ha="right",
+        va="top",
+        fontsize=SMALL,
+        color=MUTED,
+    )
+
+
+def draw_roc(models: Sequence[DetectionOfSet], look: Look, position: int) -> Picture:
+    """The ROC curves of all models for one foreign set."""
+    dataset = models[0].dataset
+    figure = new_figure(300)
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2.5)))
+    for entry in models:
+        axes.plot(
+            entry.false_positive_rate,
+            entry.true_positive_rate,
+            color=look.colour(entry.model),
+            linestyle=look.dash(entry.model),
+            label=f"{shortened(entry.model, 20)}  {decimal(entry.auroc)}",
+        )
+    ticks = np.linspace(0, 1, 6)
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xticks=ticks, yticks=ticks)
+    axes.set_xticklabels([f"{tick:.0%}" for tick in ticks])
+    axes.set_yticklabels([f"{tick:.0%}" for tick in ticks])
+    axes.set(xlabel="known inputs that raise a false alarm", ylabel="foreign inputs noticed")
+    axes.legend(loc="lower right", title="area under the curve", title_fontsize=SMALL, alignment="left")
+    heading(axes, f"Noticing {shortened(dataset)}")
+    aurocs = ", ".join(f"{entry.model} {decimal(entry.auroc)}" for entry in models)
+    return Picture(
+        picture_name("roc", dataset, position),
+        figure,
+        f"ROC curves for {dataset}; area under the curve: {aurocs}.",
+    )

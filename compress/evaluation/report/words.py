@@ -1,0 +1,75 @@
+"""Figures as readers see them: rounded, with units, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+DASH = "—"
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def percent(share: float) -> str:
+    """``94.2 %``; two digits after the point where one would hide a small share."""
+    digits = 2 if 0 < abs(share) < 0.0095 else 1
+    return f"{share * 100:.{digits}f} %"
+
+
+def decimal(value: float) -> str:
+    """``0.213``, or three significant digits for what is large or tiny."""
+    if value and (abs(value) < 0.001 or abs(value) >= 1000):
+        return f"{value:.2e}"
+    return f"{value:.3f}"
+
+
+def quantity(value: float) -> str:
+    """Three significant digits and a prefix: ``86.6 M``."""
+    position = 0
+    while value >= 999.5 and position < len(_PREFIXES) - 1:
+        value, position = value / 1000, position + 1
+    if not position:
+        return f"{value:.0f}" if value == round(value) or value >= 100 else f"{value:.3g}"
+    return f"{_significant(value)} {_PREFIXES[position]}"
+
+
+def size(value: float) -> str:
+    """``3.2 MB``."""
+    text = quantity(value)
+    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+
+
+def milliseconds(value: float) -> str:
+    """``12.3 ms``."""
+    return f"{_significant(value)} ms"
+
+
+def times(ratio: float) -> str:
+    """``1.21×``."""
+    return f"{ratio:.2f}×" if ratio < 9.995 else f"{ratio:.0f}×"
+
+
+def points(difference: float) -> str:
+    """A difference of two shares: ``+1.2 points``."""
+    return f"{difference * 100:+.1f} points"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """``1 input``, ``1,200 inputs``."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def interval(low: float, high: float, show: Callable[[float], str]) -> str:
+    """``91.0 – 95.2 %``: the unit once."""
+    first, second = show(low), show(high)
+    number, gap, unit = first.rpartition(" ")
+    if gap and second.endswith(f" {unit}"):
+        first = number
+    return f"{first} – {second}"
+
+
+def _significant(value: float) -> str:
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
