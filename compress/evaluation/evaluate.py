@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from compress.backbones.registry import preprocessor
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, open_dataset, require_kind
 from compress.data.batches import batches
 from compress.data.labels import align_labels
 from compress.errors import DataError, ModelError
@@ -128,6 +128,7 @@ def _aligned(test: Dataset, subjects: Sequence[Subject]) -> Dataset:
     first = subjects[0].models[0]
     for subject in subjects:
         for model in subject.models:
+            require_kind(test, model.config.preprocessing.kind)
             if model.labels != first.labels:
                 raise ModelError(
                     f"its labels differ from those of {subjects[0].name}",
