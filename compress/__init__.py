@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from compress.pruning.options import Prune
     from compress.pruning.prune import prune
     from compress.runtime import Runtime
+    from compress.tuning.options import Tune
+    from compress.tuning.tune import tune
 
 __version__ = "0.1.0"
 
@@ -29,12 +31,14 @@ _PUBLIC = {
     "Fuse": "compress.fusion.options:Fuse",
     "Prune": "compress.pruning.options:Prune",
     "Runtime": "compress.runtime:Runtime",
+    "Tune": "compress.tuning.options:Tune",
     "evaluate": "compress.evaluation.evaluate:evaluate",
     "fuse": "compress.fusion.fuse:fuse",
     "load": "compress.artifact.store:load_model",
     "open_dataset": "compress.data.base:open_dataset",
     "open_model": "compress.opening:open_model",
     "prune": "compress.pruning.prune:prune",
+    "tune": "compress.tuning.tune:tune",
 }
 
 __all__ = [
@@ -43,12 +47,14 @@ __all__ = [
     "Fuse",
     "Prune",
     "Runtime",
+    "Tune",
     "evaluate",
     "fuse",
     "load",
     "open_dataset",
     "open_model",
     "prune",
+    "tune",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -15,5 +15,22 @@ QUIET_VARIABLE = "COMPRESS_QUIET"
 
 def progress(iterable: Iterable[T], label: str, total: int | None = None, unit: str = "batch") -> Iterable[T]:
     """Wrap ``iterable`` in a bar titled ``label``."""
-    silent = bool(os.environ.get(QUIET_VARIABLE)) or not sys.stderr.isatty()
-    return tqdm(iterable, desc=label, total=total, unit=unit, disable=silent, leave=False, dynamic_ncols=True)
+    return tqdm(iterable, desc=label, total=total, unit=unit, disable=_silent(), leave=False, dynamic_ncols=True)
+
+
+def progress_bar(label: str, *, total: int, initial: int = 0, unit: str = "batch") -> tqdm[Any]:
+    """A bar that is moved by hand, from ``initial`` to ``total``."""
+    return tqdm(
+        desc=label,
+        total=total,
+        initial=initial,
+        unit=unit,
+        disable=_silent(),
+        leave=False,
+        dynamic_ncols=True,
+    )
+
+
+def _silent() -> bool:
+    """Of several processes the first one speaks."""
+    return bool(os.environ.get(QUIET_VARIABLE)) or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0"

@@ -31,11 +31,13 @@ _KIND_WORDS: dict[Kind, str] = {
     "model": "one model",
     "members": "a set of pruned members",
     "predictions": "predictions of an evaluation",
+    "checkpoint": "the state of a training",
 }
 _KIND_CURES: dict[Kind, str] = {
     "model": "give one model, such as a member of the set or what `compress fuse` wrote",
     "members": "give the folder that `compress prune` wrote",
     "predictions": "give the folder that `compress eval` wrote",
+    "checkpoint": "repeat the `compress tune` that was interrupted",
 }
 
 

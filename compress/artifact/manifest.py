@@ -19,7 +19,7 @@ FORMAT_VERSION = 1
 MAX_MANIFEST_BYTES = 4 * 2**20
 _GIVE_A_FOLDER = "give the folder that a stage wrote"
 
-Kind = Literal["model", "members", "predictions"]
+Kind = Literal["model", "members", "predictions", "checkpoint"]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 
@@ -52,7 +52,7 @@ class Manifest(Options):
     """
 
     format_version: int = Field(default=FORMAT_VERSION, ge=1, description="Version of the layout of the artifact.")
-    kind: Kind = Field(description="One model, a set of member models, or the predictions of an evaluation.")
+    kind: Kind = Field(description="One model, a set of member models, the predictions of an evaluation, or the state of a training.")
     stage: StageName = Field(description="The stage that wrote the artifact.")
     files: dict[str, FileRecord] = Field(description="Relative POSIX path to record.")
     members: tuple[str, ...] = Field(

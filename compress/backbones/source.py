@@ -15,7 +15,7 @@ class ModelSource(Options):
     adapter: str = Field(description="Model family: timm, hf or open_clip.")
     name: str = Field(description="Architecture name, hub id, or a local folder.")
     weights: str | None = Field(
-        None, description="Local weights (.safetensors, .pt, .bin, .pth) or, for open_clip, a tag."
+        None, description="Local weights (.safetensors, .pt, .bin, .pth), random, or for open_clip a tag."
     )
     labels: tuple[str, ...] | None = Field(None, description="Class names, in the order of the logits.")
     templates: tuple[str, ...] = Field(

@@ -7,14 +7,13 @@ channels and size. Source: https://github.com/huggingface/pytorch-image-models, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import timm
 import timm.data
 import torch
-from PIL import Image
 from pydantic import ValidationError
 from timm.layers import Attention as TimmAttention
 from timm.layers import global_pool_nlc
@@ -37,6 +36,8 @@ from compress.transformer.parts import Head, Hidden, Inputs, Stem
 
 SUPPORTED = "timm VisionTransformer and VisionTransformerDistilled with Block layers and timm.layers.Attention"
 CLASSIFIER = ("head.", "head_dist.")
+RANDOM = "random"
+"""In the place of weights: the library's own initialisation, for a model that is to be trained."""
 
 
 class VitStem(Stem):
@@ -148,7 +149,10 @@ class TimmAdapter:
     name = "timm"
 
     def open(self, source: ModelSource) -> Transformer:
-        """See ``Adapter.open``; ``source.arguments`` go to ``timm.create_model``."""
+        """See ``Adapter.open``; ``source.arguments`` go to ``timm.create_model``.
+
+        With ``weights="random"`` nothing is read or fetched, and classes and preprocessing must be given.
+        """
         folder = Path(source.name).expanduser()
         config = _folder_config(folder) if folder.is_dir() else {}
         if folder.is_dir() and "architecture" not in config:
@@ -156,10 +160,15 @@ class TimmAdapter:
                 "config.json with an architecture is missing", where=str(folder), fix="use timm:NAME --weights FILE"
             )
         architecture = config.get("architecture", source.name)
-        local = source.weights or (str(folder) if folder.is_dir() else None)
+        drawn = source.weights == RANDOM
+        local = None if drawn else source.weights or (str(folder) if folder.is_dir() else None)
         state = read_weights(local) if local else None
         arguments = {**_from_folder(config), **_from_weights(state, source), **source.arguments}
-        vit = self._create(architecture, arguments, pretrained=state is None)
+        if drawn and source.labels is None and "num_classes" not in arguments:
+            raise ModelError("random weights know no classes", where=source.name, fix="name them with --label")
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            vit = self._create(architecture, arguments, pretrained=state is None and not drawn)
         if state is not None:
             load_strictly(vit, state, str(local), may_reset=CLASSIFIER, reset=source.reset_classifier)
         classes = getattr(vit, "num_classes", 0)
@@ -170,7 +179,7 @@ class TimmAdapter:
                 fix="pass the argument num_classes and --reset-classifier",
             )
         labels = _labels(source, config, classes)
-        preprocessing = _preprocessing(source, config, vit)
+        preprocessing = _preprocessing(source, _shipped(config, None if drawn else vit), vit)
         backbone = BackboneConfig(
             adapter=self.name, architecture=architecture, arguments={**arguments, "num_classes": classes}
         )
@@ -187,12 +196,7 @@ class TimmAdapter:
         spec = model.config.preprocessing
         if not isinstance(spec, ImagePreprocessing):
             raise ModelError(f"a vision transformer needs image preprocessing, not {spec.kind!r}")
-        transform = image_preprocessor(spec)
-
-        def preprocess(samples: Sequence[Image.Image]) -> Tensor:
-            return transform(list(samples))
-
-        return preprocess
+        return image_preprocessor(spec)
 
     def _create(self, architecture: str, arguments: dict[str, Any], *, pretrained: bool) -> nn.Module:
         name = architecture.split(":")[-1].split("/")[-1].split(".")[0]
@@ -239,7 +243,7 @@ def _from_weights(state: Mapping[str, Tensor] | None, source: ModelSource) -> di
         found["num_classes"] = state["head.weight"].shape[0]
     if state is not None and "patch_embed.proj.weight" in state and state["patch_embed.proj.weight"].dim() == 4:
         found["in_chans"] = state["patch_embed.proj.weight"].shape[1]
-    if source.reset_classifier and source.labels is not None:
+    if (source.reset_classifier or source.weights == RANDOM) and source.labels is not None:
         found["num_classes"] = len(source.labels)
     return found
 
@@ -262,9 +266,16 @@ def _labels(source: ModelSource, config: dict[str, Any], classes: int) -> tuple[
     return tuple(str(label) for label in labels)
 
 
-def _preprocessing(source: ModelSource, config: dict[str, Any], vit: VisionTransformer) -> ImagePreprocessing:
+def _shipped(config: dict[str, Any], vit: VisionTransformer | None) -> dict[str, Any]:
+    """The preprocessing that belongs to the weights, under timm's names; None: there are no weights."""
+    if vit is None and not config.get("pretrained_cfg"):
+        return {}
+    own = config.get("pretrained_cfg") or (vit.pretrained_cfg if vit is not None else None) or {}
+    return {"crop_mode": "center", **own}
+
+
+def _preprocessing(source: ModelSource, shipped: Mapping[str, Any], vit: VisionTransformer) -> ImagePreprocessing:
     """The preprocessing that came with the model; what is missing is asked for, never guessed."""
-    shipped = dict(config.get("pretrained_cfg") or vit.pretrained_cfg or {})
     values: dict[str, Any] = {
         "size": tuple(vit.patch_embed.img_size),
         "channels": vit.in_chans,
@@ -272,9 +283,7 @@ def _preprocessing(source: ModelSource, config: dict[str, Any], vit: VisionTrans
         "std": shipped.get("std"),
         "interpolation": shipped.get("interpolation"),
         "crop_fraction": shipped.get("crop_pct", 1.0),
-        "resize": {"center": "shortest", "squash": "squash", "border": "longest"}.get(
-            shipped.get("crop_mode", "center")
-        ),
+        "resize": {"center": "shortest", "squash": "squash", "border": "longest"}.get(shipped.get("crop_mode", "")),
     }
     values = {key: value for key, value in values.items() if value is not None} | (source.preprocessing or {})
     missing = [key for key in ("mean", "std", "interpolation", "resize") if key not in values]

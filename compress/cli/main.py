@@ -28,6 +28,7 @@ COMMANDS = {
     "validate": CommandEntry("compress.cli.validate:validate", "Check a recipe without running it.", "Recipes"),
     "prune": CommandEntry("compress.cli.prune:prune", "Prune one model into differing members.", "Stages"),
     "fuse": CommandEntry("compress.cli.fuse:fuse", "Fuse pruned members into one model.", "Stages"),
+    "tune": CommandEntry("compress.cli.tune:tune", "Train a model, members, or a fused model.", "Stages"),
     "eval": CommandEntry(
         "compress.cli.eval:evaluate", "Measure quality, uncertainty and cost, side by side.", "Stages"
     ),

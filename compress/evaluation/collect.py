@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
-from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, require_kind
-from compress.data.batches import batches
+from compress.distributed import processes
 from compress.evaluation.predictions import ColumnCollector, Columns
 from compress.evaluation.subject import Subject
-from compress.placing import to_device
-from compress.progress import progress
+from compress.inference.forward import answers
 from compress.runtime import Runtime
-from compress.transformer.parts import Inputs
 
 
 @dataclass
@@ -36,31 +30,33 @@ class Collected:
 def collect(subject: Subject, dataset: Dataset, runtime: Runtime, label: str) -> Collected:
     """Predict every sample of ``dataset``; an empty set gives empty columns.
 
+    Several processes share the batches, each as a single process would make it; every one gets all columns.
+
     Args:
         subject: the model.
         dataset: labelled in the order of the model's classes, or unlabelled.
         runtime: device, number format, batch size.
         label: title of the progress bar.
     """
-    collector = ColumnCollector()
-    lengths: Counter[int] = Counter()
-    model = subject.models[0]
-    require_kind(dataset, model.config.preprocessing.kind)
-    if len(dataset) == 0:
-        return Collected(collector.finish())
-    device, dtype = runtime.torch_device(), runtime.torch_dtype()
-    total = -(-len(dataset) // runtime.batch_size)
-    steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size)
-    with torch.inference_mode():
-        for batch in progress(steps, label, total):
-            lengths.update(token_lengths(batch.inputs))
-            logits = subject.module.members(to_device(batch.inputs, device, dtype))
-            collector.add(logits, batch.labels, batch.ids)
+    require_kind(dataset, subject.models[0].config.preprocessing.kind)
+    team = processes(runtime.torch_device())
+    part = team.part(len(dataset), runtime.batch_size)
+    parts = team.together(lambda: _predict(subject, dataset, part, runtime, label))
+    collector, lengths = parts[0]
+    for other, more in parts[1:]:
+        collector.extend(other)
+        lengths.update(more)
     return Collected(collector.finish(), lengths)
 
 
-def token_lengths(inputs: Inputs) -> list[int]:
-    """Real tokens of every input; nothing for images, which are all of one size."""
-    if isinstance(inputs, Tensor) or not isinstance(inputs, Mapping) or "attention_mask" not in inputs:
-        return []
-    return [int(length) for length in inputs["attention_mask"].sum(1).tolist()]
+def _predict(
+    subject: Subject, dataset: Dataset, part: Sequence[int], runtime: Runtime, label: str
+) -> tuple[ColumnCollector, Counter[int]]:
+    """The reduced predictions and the lengths of the samples ``part``."""
+    collector = ColumnCollector()
+    lengths: Counter[int] = Counter()
+    for batch in answers(subject.module, subject.models[0], dataset, runtime, label, indices=part):
+        lengths.update(batch.lengths)
+        collector.add(batch.logits, batch.labels, batch.ids)
+    collector.reduce()
+    return collector, lengths

@@ -166,9 +166,27 @@ class ColumnCollector:
         self._ids.extend(ids)
         self._waiting_logits += member_logits.numel()
         if self._waiting_logits >= LOGITS_PER_REDUCTION:
-            self._reduce()
+            self.reduce()
 
-    def _reduce(self) -> None:
+    def extend(self, later: ColumnCollector) -> None:
+        """Append what another collector has gathered on the samples that follow.
+
+        Raises:
+            ValueError: it was gathered from a model or data of another shape.
+        """
+        self.reduce()
+        later.reduce()
+        if later._shape is None:
+            return
+        if self._shape not in (None, later._shape):
+            raise ValueError(f"(members, classes, labelled) is {later._shape} and was {self._shape}")
+        self._shape = later._shape
+        self._parts.extend(later._parts)
+        self._ids.extend(later._ids)
+        self._reduced_samples += later._reduced_samples
+
+    def reduce(self) -> None:
+        """Turn the logits that wait into columns on the CPU."""
         if not self._waiting:
             return
         logits = torch.cat(self._waiting, dim=1)
@@ -195,7 +213,7 @@ class ColumnCollector:
 
     def finish(self) -> Columns:
         """The columns of all batches added so far."""
-        self._reduce()
+        self.reduce()
         members, classes = self._shape[:2] if self._shape else (0, 0)
 
         def optional(name: str) -> Tensor | None:

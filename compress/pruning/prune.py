@@ -17,6 +17,7 @@ from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, open_dataset, require_kind
 from compress.data.batches import batches
 from compress.data.labels import align_labels
+from compress.distributed import processes
 from compress.errors import ModelError, UsageError
 from compress.opening import open_model
 from compress.placing import to_device
@@ -101,7 +102,8 @@ def prune(
     Source: Hydra Ensembles, arXiv 2510.18358; importance as in ``taylor_samples``.
     """
     options, runtime, out = options or Prune(), runtime or Runtime(), Path(out)
-    check_target(out, overwrite=overwrite)
+    team = processes(runtime.torch_device())
+    team.on_main(lambda: check_target(out, overwrite=overwrite))
     model = open_model(model)
     if model.structure.members > 1:
         raise ModelError(
@@ -118,14 +120,16 @@ def prune(
         found = score_heads(model, dataset, options, runtime, fingerprint)
     chosen = select(found, options)
     _warn_when_alike(chosen, options)
-    with new_folder(
-        out, kind="members", stage="prune", overwrite=overwrite, members=[f"member-{m}" for m in range(options.members)]
-    ) as partial:
-        result = _write_members(
-            partial, out, model, chosen, options, fingerprint, found.data, _check_inputs(model, dataset)
-        )
-        save_scores(found, partial / SCORES)
-    return result
+    names = [f"member-{member}" for member in range(options.members)]
+
+    def write() -> PruneResult:
+        with new_folder(out, kind="members", stage="prune", overwrite=overwrite, members=names) as partial:
+            inputs = _check_inputs(model, dataset)
+            result = _write_members(partial, out, model, chosen, options, fingerprint, found.data, inputs)
+            save_scores(found, partial / SCORES)
+        return result
+
+    return team.on_main(write)
 
 
 def score_heads(

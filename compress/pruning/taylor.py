@@ -11,6 +11,7 @@ from torch import Tensor
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.batches import batches
+from compress.distributed import processes
 from compress.errors import ModelError
 from compress.placing import frozen, to_device
 from compress.progress import progress
@@ -24,6 +25,7 @@ def taylor_samples(model: Transformer, dataset: Dataset, runtime: Runtime) -> tu
 
     One backward pass per batch gives per-sample values, because the gates have a batch axis. Parameters need no
     gradient and get none, whether they are frozen or not. Autocast in ``runtime.dtype``; the loss is float32.
+    Several processes share the batches; each gets the scores of all samples.
 
     Args:
         model: a single model (M = 1).
@@ -38,13 +40,21 @@ def taylor_samples(model: Transformer, dataset: Dataset, runtime: Runtime) -> tu
 
     Source: Michel et al. 2019 (arXiv 1905.10650), equation 2; Molchanov et al. 2019.
     """
+    team = processes(runtime.torch_device())
+    part = team.part(len(dataset), runtime.batch_size)
+    parts = team.together(lambda: _score(model, dataset, part, runtime) if part or team.is_main else [])
+    return tuple(torch.cat(layer) for layer in zip(*(batch for found in parts for batch in found), strict=True))
+
+
+def _score(model: Transformer, dataset: Dataset, part: Sequence[int], runtime: Runtime) -> list[list[Tensor]]:
+    """Per batch of the samples ``part`` and per layer, ``(B, n_l)``."""
     device, dtype = runtime.torch_device(), runtime.torch_dtype()
     model = model.to(device).eval()
-    total = -(-len(dataset) // runtime.batch_size)
+    total = -(-len(part) // runtime.batch_size)
     found: list[list[Tensor]] = []
     autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
     with frozen(model), torch.enable_grad():
-        steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size)
+        steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=part)
         for batch in progress(steps, "score heads", total):
             inputs, labels = to_device(batch.inputs, device), batch.labels.to(device)
             gates = [torch.ones(len(labels), layer.attention.slots, device=device) for layer in model.layers]
@@ -54,7 +64,7 @@ def taylor_samples(model: Transformer, dataset: Dataset, runtime: Runtime) -> tu
                 logits = combine_logits(model.members(inputs, gates=gates))
             loss = F.cross_entropy(logits.float(), labels, reduction="sum")
             found.append([gradient.abs().float().cpu() for gradient in _gradients(loss, gates)])
-    return tuple(torch.cat(layer) for layer in zip(*found, strict=True))
+    return found
 
 
 def _gradients(loss: Tensor, gates: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from compress.transformer.combine import combine_logits
 from compress.transformer.config import ModelConfig, Structure
@@ -25,6 +27,9 @@ class Transformer(nn.Module):
         order: the layers in the order in which they run; a shared layer (ALBERT) appears several times. Default: each
             once.
         files: further files that belong to the model (a tokenizer), name to content.
+
+    Attributes:
+        recompute: whether a backward pass computes what lies inside the layers again instead of keeping it.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class Transformer(nn.Module):
         self.config = config
         self.order: tuple[int, ...] = tuple(order if order is not None else range(len(layers)))
         self.files: dict[str, bytes] = dict(files or {})
+        self.recompute = False
 
     @property
     def structure(self) -> Structure:
@@ -73,7 +79,11 @@ class Transformer(nn.Module):
             if step == self._parting:
                 hidden = hidden.repeated(self.structure.members)
             gate = None if gates is None else gates[index]
-            hidden = self.layers[index](hidden, gate=gate, last=step == end - 1)
+            layer, last = self.layers[index], step == end - 1
+            if self.recompute and torch.is_grad_enabled():
+                hidden = checkpoint(layer, hidden, gate=gate, last=last, use_reentrant=False)
+            else:
+                hidden = layer(hidden, gate=gate, last=last)
         return hidden
 
     @property

@@ -1,0 +1,1 @@
+"""The one training engine: for members, fused models, budgets and routers, and from random weights."""

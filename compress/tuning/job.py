@@ -1,0 +1,179 @@
+"""One call of ``tune``, checked and resolved: what is the same for every model that it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compress.artifact.fingerprint import model_fingerprint
+from compress.artifact.provenance import Provenance, installed_versions
+from compress.data.base import Dataset, require_kind
+from compress.data.labels import align_labels
+from compress.distributed import Processes
+from compress.errors import ModelError
+from compress.evaluation.metrics.registry import Metric
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.tuning.losses import ExtraLoss
+from compress.tuning.options import NO_EFFECT_ON_RESULT, Tune
+from compress.tuning.state import identity
+from compress.tuning.training import Task, train
+from compress.tuning.validation import Validation
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One model that was trained.
+
+    Attributes:
+        name: ``model``, or the member's name.
+        steps: optimizer steps that were made.
+        metric: what the best checkpoint was chosen by; None without a validation set.
+        before, after: its value before training, and of the weights that were kept.
+        best_step: the step whose weights were kept.
+    """
+
+    name: str
+    steps: int
+    metric: str | None = None
+    before: float | None = None
+    after: float | None = None
+    best_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Data and settings.
+
+    Attributes:
+        out: the folder to write.
+        dataset: labelled training data, as they were opened.
+        options, runtime: as given.
+        team: the processes that work on it.
+        validation: labelled data, or None.
+        ood: sets for the metrics of detection.
+        metric: what the best checkpoint is chosen by; None without validation.
+        teacher: a model whose predictions are learned too, or None.
+        extra_losses: losses of other stages.
+        tensorboard: folder of event files, or None.
+        overwrite: replace an artifact that is there.
+    """
+
+    out: Path
+    dataset: Dataset
+    options: Tune
+    runtime: Runtime
+    team: Processes
+    validation: Dataset | None = None
+    ood: Mapping[str, Dataset] = field(default_factory=dict)
+    metric: Metric | None = None
+    teacher: Transformer | None = None
+    extra_losses: tuple[ExtraLoss, ...] = ()
+    tensorboard: Path | None = None
+    overwrite: bool = False
+
+    def identity(self, parent: str) -> str:
+        """What tells this run's state from that of any other run.
+
+        Args:
+            parent: hash of the model or the set that is tuned.
+        """
+        return identity(
+            parent=parent,
+            options=self.options.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)),
+            data=self.data_fingerprints(),
+            dtype=self.runtime.dtype,
+            device=self.runtime.torch_device().type,
+            processes=self.team.count,
+            versions=installed_versions(),
+        )
+
+    def data_fingerprints(self) -> dict[str, str]:
+        """Fingerprints of everything that is learned from or chosen by, by role."""
+        sets = {"train": self.dataset, "validation": self.validation}
+        sets |= {f"ood/{name}": dataset for name, dataset in self.ood.items()}
+        found = {role: dataset.fingerprint for role, dataset in sets.items() if dataset is not None}
+        return found | ({} if self.teacher is None else {"teacher": model_fingerprint(self.teacher)})
+
+    def train(
+        self,
+        model: Transformer,
+        folder: Path,
+        *,
+        name: str,
+        options: Tune,
+        branch_layer: int,
+    ) -> Tuned:
+        """Train ``model`` in place; its state and log lie in ``folder``.
+
+        Args:
+            model: the model, with any number format; it keeps it.
+            folder: see ``train``.
+            name: of the model, for messages and the result.
+            options: this job's, with the model's own seed.
+            branch_layer: the first layer that is not of the trunk.
+        """
+        dtype = next(model.parameters()).dtype
+        tensorboard = self.tensorboard if name == "model" or self.tensorboard is None else self.tensorboard / name
+        progress = train(
+            model.float(),
+            self._task(model, options, branch_layer),
+            options,
+            self.runtime,
+            folder=folder,
+            label=f"tune {name}",
+            tensorboard=tensorboard,
+        )
+        model.to("cpu", dtype)
+        metric = None if self.metric is None else self.metric.name
+        return Tuned(name, progress.step, metric, progress.first, progress.best, progress.best_step)
+
+    def provenance(self, options: Tune, parents: tuple[str, ...], tuned: Tuned | None, **notes: Any) -> Provenance:
+        """How a tuned model, or a set of them, was made."""
+        measured = {} if tuned is None else {key: value for key, value in asdict(tuned).items() if key != "name"}
+        return Provenance(
+            stage="tune",
+            options=options.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)),
+            parents=parents,
+            data_fingerprint=self.dataset.fingerprint,
+            notes={**measured, **notes, "data": self.data_fingerprints()},
+        )
+
+    def _task(self, model: Transformer, options: Tune, branch_layer: int) -> Task:
+        """The data in the order of the model's labels; raises ``CompressError`` when something does not fit."""
+        if self.teacher is not None:
+            check_teacher(self.teacher, model)
+        validation = None
+        if self.validation is not None and self.metric is not None:
+            for foreign in self.ood.values():
+                require_kind(foreign, model.config.preprocessing.kind)
+            validation = Validation(fitting(self.validation, model), self.ood, self.metric)
+        return Task(
+            dataset=fitting(self.dataset, model),
+            freeze=options.freeze or "none",
+            branch_layer=branch_layer,
+            validation=validation,
+            teacher=self.teacher,
+            extra_losses=self.extra_losses,
+        )
+
+
+def fitting(dataset: Dataset, model: Transformer) -> Dataset:
+    """The data with their classes numbered as the model's; raises ``DataError`` when they cannot be."""
+    require_kind(dataset, model.config.preprocessing.kind)
+    return align_labels(dataset, model.labels)
+
+
+def check_teacher(teacher: Transformer, student: Transformer) -> None:
+    """Raise ``ModelError`` unless both read the same inputs and name the same classes in the same order."""
+    for part in ("labels", "preprocessing"):
+        if getattr(teacher.config, part) != getattr(student.config, part):
+            raise ModelError(
+                f"its {part} differ from the student's", where="--teacher", fix="choose a teacher of the same task"
+            )
+    if teacher.files != student.files:
+        raise ModelError(
+            "its tokenizer differs from the student's", where="--teacher", fix="choose a teacher of the same family"
+        )

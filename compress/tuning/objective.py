@@ -1,0 +1,79 @@
+"""The model and its losses as one module, so that whatever wraps it for several processes sees all of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from compress.transformer.model import Gates, Transformer
+from compress.transformer.parts import Inputs
+from compress.tuning.losses import (
+    ExtraLoss,
+    StepOutputs,
+    cross_entropy,
+    distillation,
+    mutual_information,
+    total,
+    weighted_sum,
+)
+from compress.tuning.options import Tune
+
+
+class Objective(nn.Module):
+    """From a batch to its losses, each summed with the inputs' weights.
+
+    Args:
+        model: the model that is trained.
+        options: label smoothing, share and temperature of the teacher, weight of the diversity.
+        extra_losses: see ``ExtraLoss``.
+    """
+
+    def __init__(self, model: Transformer, options: Tune, extra_losses: Sequence[ExtraLoss] = ()) -> None:
+        super().__init__()
+        self.model = model
+        self.options = options
+        self.extra_losses = tuple(extra_losses)
+
+    def forward(
+        self,
+        inputs: Inputs,
+        labels: Tensor,
+        weights: Tensor,
+        *,
+        gates: Gates | None = None,
+        teacher_logits: Tensor | None = None,
+        step: int = 0,
+        steps: int = 1,
+    ) -> dict[str, Tensor]:
+        """The losses by name; ``loss`` is their sum, the one to be lowered.
+
+        Args:
+            inputs: b inputs of the model.
+            labels: ``(b,)``.
+            weights: ``(b,)``, summing to 1 over all forward passes of a step and all processes.
+            gates: per distinct layer the factors of its heads.
+            teacher_logits: ``(b, K)``.
+            step, steps: where training stands.
+        """
+        for extra in self.extra_losses:
+            extra.prepare(self.model, step, steps)
+        logits = self.model.members(inputs, gates=gates).float()
+        terms = self._own_terms(logits, labels, teacher_logits)
+        outputs = StepOutputs(self.model, inputs, labels, logits, step, steps)
+        for extra in self.extra_losses:
+            terms |= extra.terms(outputs)
+        summed = {name: weighted_sum(term, weights) for name, term in terms.items()}
+        return {"loss": total(summed), **{name: term.detach() for name, term in summed.items()}}
+
+    def _own_terms(self, logits: Tensor, labels: Tensor, teacher_logits: Tensor | None) -> dict[str, Tensor]:
+        options = self.options
+        share = 0.0 if teacher_logits is None else options.distill
+        terms = {}
+        if share < 1:
+            terms["task"] = (1 - share) * cross_entropy(logits, labels, options.label_smoothing)
+        if teacher_logits is not None and share:
+            terms["teacher"] = share * distillation(logits, teacher_logits.float(), options.temperature)
+        if options.diversity and len(logits) > 1:
+            terms["diversity"] = -options.diversity * mutual_information(logits)
+        return terms

@@ -1,0 +1,175 @@
+"""The ``tune`` stage: a model, or every member of a set, trained on labelled data."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compress.artifact.fingerprint import model_fingerprint
+from compress.artifact.folder import check_target, verify_folder
+from compress.artifact.manifest import read_manifest
+from compress.artifact.store import save_model
+from compress.backbones.source import ModelSource
+from compress.data.base import Dataset, open_dataset
+from compress.distributed import processes
+from compress.errors import UsageError
+from compress.evaluation.metrics.registry import Metric
+from compress.opening import artifact_folder, open_model
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.tuning.job import Job, Tuned
+from compress.tuning.log import LOG_NAME
+from compress.tuning.losses import ExtraLoss
+from compress.tuning.members import tune_members
+from compress.tuning.options import Tune
+from compress.tuning.starting import starting_model
+from compress.tuning.state import held_state, remove_states
+from compress.tuning.validation import chosen_metric
+
+ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What ``tune`` wrote.
+
+    Attributes:
+        folder: the artifact: one model, or a set of members.
+        models: one entry per model that was trained.
+    """
+
+    folder: Path
+    models: tuple[Tuned, ...]
+
+    def table(self) -> str:
+        """A short text for the terminal."""
+        lines = []
+        for model in self.models:
+            text = f"{model.name}: {model.steps} steps"
+            if model.before is not None and model.after is not None:
+                text += f"; {model.metric} {model.before:.4f} before, {model.after:.4f} after step {model.best_step}"
+            lines.append(text)
+        return "\n".join([*lines, f"written to {self.folder}"])
+
+    def to_plain(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def tune(
+    model: str | Path | ModelSource | Transformer,
+    out: str | Path,
+    *,
+    data: str | Dataset,
+    validation: str | Dataset | None = None,
+    ood: Mapping[str, str | Dataset] | None = None,
+    teacher: str | Path | Transformer | None = None,
+    options: Tune | None = None,
+    runtime: Runtime | None = None,
+    extra_losses: Sequence[ExtraLoss] = (),
+    tensorboard: str | Path | None = None,
+    overwrite: bool = False,
+) -> TuneResult:
+    """Train a model on labelled data.
+
+    A single model learns by cross-entropy. Of a fused model every member does, and the losses are averaged. Of a set
+    of members each is trained apart, with its own data order and seed; a trunk that they share stays as it is, so that
+    they can still be fused around it. An interrupted call goes on from its last checkpoint when it is repeated, and
+    gives the same result.
+
+    Args:
+        model: an artifact, the folder of members that ``prune`` or ``tune`` wrote, or any reference of ``open_model``.
+        out: folder to write; beside it lies the state of a call that was interrupted.
+        data: labelled training set.
+        validation: labelled set on which the best checkpoint is chosen; without it the last one is taken.
+        ood: foreign sets, by name, for ``options.metric`` such as ``ood/NAME/auroc``.
+        teacher: a model with the same labels and preprocessing whose predictions are learned too.
+        options: see ``Tune``.
+        runtime: device and number format (``bfloat16`` is autocast); its batch size is not used.
+        extra_losses: losses of other stages.
+        tensorboard: folder for TensorBoard's event files.
+        overwrite: replace an artifact that is there.
+
+    Raises:
+        CompressError: a bad option, model, data set or place, or a loss that is not finite; nothing is written.
+        KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
+    """
+    options, runtime, out = options or Tune(), runtime or Runtime(), Path(out)
+    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    metric = _metric(options, foreign, validation is not None)
+    team = processes(runtime.torch_device())
+    job = Job(
+        out=out,
+        dataset=_opened(data),
+        options=options,
+        runtime=runtime,
+        team=team,
+        validation=_optional(validation),
+        ood=foreign,
+        metric=metric,
+        teacher=None if teacher is None else open_model(teacher),
+        extra_losses=tuple(extra_losses),
+        tensorboard=None if tensorboard is None else Path(tensorboard),
+        overwrite=overwrite,
+    )
+    return TuneResult(out, _tune_all(job, model))
+
+
+def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tuple[Tuned, ...]:
+    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite))
+    folder = artifact_folder(reference) if isinstance(reference, (str, Path)) else None
+    if folder is not None and read_manifest(folder).kind == "members":
+        models = tune_members(job, folder)
+    else:
+        models = (_tune_one(job, reference, folder),)
+    job.team.on_main(lambda: remove_states(job.out))
+    return models
+
+
+def _tune_one(job: Job, reference: str | Path | ModelSource | Transformer, folder: Path | None) -> Tuned:
+    """One model, single or fused, to one artifact."""
+    options = job.options
+    model = starting_model(reference, job.dataset, from_scratch=options.from_scratch, seed=options.seed)
+    parent = model_fingerprint(model) if folder is None else verify_folder(folder).digest
+    branch_layer = model.structure.branch_layer if model.structure.members > 1 else 0
+    resolved = options.model_copy(update={"freeze": options.freeze or "none"})
+    with held_state(job.out, job.identity(parent), job.team) as state:
+        tuned = job.train(model, state, name="model", options=resolved, branch_layer=branch_layer)
+        provenance = job.provenance(resolved, (parent,), tuned)
+
+        def write() -> None:
+            save_model(model, job.out, provenance, overwrite=job.overwrite)
+            # Beside the artifact, not of it: it holds times, which differ from run to run.
+            with contextlib.suppress(OSError):
+                shutil.copyfile(state / LOG_NAME, job.out / LOG_NAME)
+
+        job.team.on_main(write)
+    return tuned
+
+
+def _opened(data: str | Dataset) -> Dataset:
+    return open_dataset(data) if isinstance(data, str) else data
+
+
+def _optional(data: str | Dataset | None) -> Dataset | None:
+    return None if data is None else _opened(data)
+
+
+def _metric(options: Tune, ood: Mapping[str, Dataset], validated: bool) -> Metric | None:
+    """What the best checkpoint is chosen by.
+
+    Raises:
+        UsageError: an unknown metric, or an option that means nothing without a validation set.
+    """
+    if validated:
+        return chosen_metric(options.metric, ood)
+    for name in ONLY_WITH_VALIDATION:
+        if getattr(options, name) != Tune.model_fields[name].default:
+            raise UsageError(
+                "needs a validation set", where=f"--{name.replace('_', '-')}", fix="pass --validation, or leave it out"
+            )
+    return None
