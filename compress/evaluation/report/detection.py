@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from pydantic import FiniteFloat
 from torch import Tensor
 
@@ -13,14 +14,14 @@ from compress.evaluation.metrics.detection import detect
 from compress.evaluation.metrics.ood_auroc import ood_auroc
 from compress.evaluation.metrics.registry import DEFAULT_SCORE, OOD_SCORES
 from compress.evaluation.predictions import Columns
-from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shortened
+from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shares, shortened
 from compress.evaluation.report.picture import Picture, picture_name
 from compress.evaluation.report.words import decimal
 from compress.options import Options
 
 EXPLANATION = (
-    "Foreign inputs belong to none of the classes, so the model should be unsure about them: the further apart the two "
-    "shapes, and the closer the curve to the upper left corner, the better it notices them."
+    "Foreign inputs belong to none of the classes, so the model should doubt them: the further the outline lies to the "
+    "right of the filled shape, and the closer the curve to the upper left corner, the better it notices them."
 )
 BINS = 30
 CURVE_POINTS = 201
@@ -76,38 +77,25 @@ def _shares(scores: Tensor, edges: np.ndarray) -> tuple[float, ...]:
 def draw_scores(models: Sequence[DetectionOfSet], look: Look, position: int) -> Picture:
     """One row per model: the test set's scores filled, the foreign set's as an outline."""
     dataset = models[0].dataset
-    figure = new_figure(54 + 66 * len(models))
+    figure = new_figure(72 + 74 * len(models))
     rows = figure.subplots(len(models), 1, sharex=True, squeeze=False)[:, 0]
     for axes, entry in zip(rows, models, strict=True):
-        _draw_row(axes, entry, look)
-    ticks = np.linspace(0, 1, 6)
-    rows[-1].set(xlim=(0, 1), xticks=ticks, xlabel="doubt: 1 − probability of the likeliest class")
-    first = rows[0]
-    heading(first, f"Doubt about {shortened(dataset)}")
+        axes.stairs(entry.known, entry.edges, fill=True, color=look.colour(entry.model), alpha=0.75, linewidth=0)
+        axes.stairs(entry.foreign, entry.edges, color=INK, linewidth=1.4)
+        axes.set(xlim=(0, 1), ylim=(0, max(*entry.known, *entry.foreign) * 1.08), yticks=[])
+        axes.grid(visible=False, axis="y")
+        axes.spines["left"].set_visible(False)
+        heading(axes, shortened(entry.model), f"AUROC {decimal(entry.auroc)}")
+    shares(rows[-1], x=True)
+    rows[-1].set_xlabel("doubt: 1 − probability of the likeliest class")
+    handles = [Patch(color=MUTED, alpha=0.75, linewidth=0), Line2D([], [], color=INK, linewidth=1.4)]
+    labels = ["known inputs", f"foreign inputs: {shortened(dataset, 20)}"]
+    figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=SMALL, borderaxespad=0.2)
     aurocs = ", ".join(f"{entry.model} {decimal(entry.auroc)}" for entry in models)
     return Picture(
         picture_name("scores", dataset, position),
         figure,
         f"Histograms of doubt on known inputs and on {dataset}, one row per model. AUROC: {aurocs}.",
-    )
-
-
-def _draw_row(axes: Axes, entry: DetectionOfSet, look: Look) -> None:
-    axes.stairs(entry.known, entry.edges, fill=True, color=look.colour(entry.model), alpha=0.75, linewidth=0)
-    axes.stairs(entry.foreign, entry.edges, color=INK, linewidth=1.5)
-    axes.set(ylim=(0, max(*entry.known, *entry.foreign) * 1.1), yticks=[])
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.text(0.985, 0.93, shortened(entry.model), transform=axes.transAxes, ha="right", va="top", fontweight="bold")
-    axes.text(
-        0.985,
-        0.62,
-        f"AUROC {decimal(entry.auroc)}",
-        transform=axes.transAxes,
-        ha="right",
-        va="top",
-        fontsize=SMALL,
-        color=MUTED,
     )
 
 
@@ -125,10 +113,8 @@ def draw_roc(models: Sequence[DetectionOfSet], look: Look, position: int) -> Pic
             linestyle=look.dash(entry.model),
             label=f"{shortened(entry.model, 20)}  {decimal(entry.auroc)}",
         )
-    ticks = np.linspace(0, 1, 6)
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xticks=ticks, yticks=ticks)
-    axes.set_xticklabels([f"{tick:.0%}" for tick in ticks])
-    axes.set_yticklabels([f"{tick:.0%}" for tick in ticks])
+    shares(axes, x=True, y=True)
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
     axes.set(xlabel="known inputs that raise a false alarm", ylabel="foreign inputs noticed")
     axes.legend(loc="lower right", title="area under the curve", title_fontsize=SMALL, alignment="left")
     heading(axes, f"Noticing {shortened(dataset)}")

@@ -10,7 +10,7 @@ from pydantic import FiniteFloat
 
 from compress.evaluation.metrics.jaccard import jaccard
 from compress.evaluation.predictions import Predictions
-from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shortened
+from compress.evaluation.report.look import FONT_SIZE, INK, MUTED, SMALL, Look, new_figure, shortened
 from compress.evaluation.report.picture import Picture, picture_name
 from compress.evaluation.report.words import percent
 from compress.evaluation.unavailable import UnavailableMetricError
@@ -73,14 +73,14 @@ def draw_diversity(data: Diversity, look: Look, position: int) -> Picture:
     for axes, (title, key, matrix) in zip(panels, matrices, strict=False):
         axes.axis("on")
         _draw_matrix(axes, matrix, colour, key)
-        heading(axes, title)
+        axes.set_title(title, fontsize=SMALL, color=MUTED)
         tips |= {
             f"{key}-{row}-{column}": f"members {row + 1} and {column + 1}: {percent(value)} {title}"
             for row, values in enumerate(matrix)
             for column, value in enumerate(values)
             if row != column
         }
-    figure.suptitle(shortened(data.model), x=0.01, ha="left", fontsize=SMALL, color=MUTED)
+    figure.suptitle(shortened(data.model), x=0.012, ha="left", fontsize=FONT_SIZE, fontweight="bold")
     pairs = [value for row, values in enumerate(data.disagreement) for value in values[:row]]
     description = (
         f"Diversity of the {len(data.disagreement)} members of {data.model}: two members give different answers on "

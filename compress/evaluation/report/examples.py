@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class Example(Options):
     image: str | None = Field(None, description="A PNG in base64.")
     width: int | None = None
     height: int | None = None
-    answers: tuple[Answer, ...] = Field(description="Of the chosen model first, then of the others.")
+    answers: tuple[Answer, ...] = Field(description="In the order of the call.")
 
 
 class Examples(Options):
@@ -67,10 +67,9 @@ def gather_examples(model: str, predictions: Mapping[str, Predictions], test: Da
     least = order[:number]
     descending = torch.argsort(confidence, stable=True, descending=True).tolist()
     most = [index for index in descending[:SHOWN] if index not in least]
-    names = [model, *(name for name in predictions if name != model)]
 
     def example(index: int) -> Example:
-        return _example(index, names, predictions, test)
+        return _example(index, predictions, test)
 
     return Examples(
         model=model,
@@ -79,7 +78,7 @@ def gather_examples(model: str, predictions: Mapping[str, Predictions], test: Da
     )
 
 
-def _example(index: int, names: Sequence[str], predictions: Mapping[str, Predictions], test: Dataset) -> Example:
+def _example(index: int, predictions: Mapping[str, Predictions], test: Dataset) -> Example:
     sample = test[index]
     classes = test.class_names or ()
 
@@ -87,8 +86,8 @@ def _example(index: int, names: Sequence[str], predictions: Mapping[str, Predict
         return classes[number] if 0 <= number < len(classes) else str(number)
 
     answers = []
-    for name in names:
-        columns = predictions[name].test
+    for name, predicted in predictions.items():
+        columns = predicted.test
         answers.append(
             Answer(
                 model=name,
@@ -120,7 +119,7 @@ def shown_text(text: str) -> str:
 def shown_image(image: Image.Image) -> Image.Image:
     """The image as 8-bit grey, colour or colour with transparency, at most 112 pixels wide and high."""
     if image.mode in ("I", "F", "I;16", "I;16B", "I;16L"):
-        values = np.asarray(image, dtype=np.float64)
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         low, high = float(values.min()), float(values.max())
         image = Image.fromarray(((values - low) * (255 / max(high - low, 1e-12))).round().astype(np.uint8))
     elif image.mode not in ("L", "RGB", "RGBA"):

@@ -19,16 +19,17 @@ from compress.evaluation.report.words import counted, listed
 from compress.options import Options
 
 EXPLANATION = (
-    "Each square is one attention head, each row one layer from input (top) to output (bottom): coloured heads were "
-    "kept, and the stronger the colour, the more the answers depend on them; pale squares were removed."
+    "Each square is one attention head, each row one layer, from input (top) to output (bottom): coloured heads were "
+    "kept, pale ones removed."
 )
+IMPORTANCE_EXPLANATION = "The stronger the colour, the more the answers depend on the head."
 SCORES = "scores.safetensors"
 # Random scores say nothing about a head.
 MEANINGLESS_METHODS = ("random",)
 
-_LEFT, _TOP, _GAP, _BOTTOM = 24, 30, 12, 24
-_SMALLEST_CELL, _LARGEST_CELL = 7.0, 15.0
-_PALEST = 0.3
+_LEFT, _TOP, _GAP, _LEGEND = 22, 28, 14, 46
+_SMALLEST_CELL, _LARGEST_CELL = 10.5, 15.0
+_PALEST = 0.38
 
 Importance = tuple[tuple[FiniteFloat, ...], ...]
 """``[layer][head]``."""
@@ -117,6 +118,11 @@ def _importance(folder: Path | None, original: Sequence[int]) -> tuple[Importanc
     return tuple(tuple((layer / largest).clamp(0, 1).tolist()) for layer in scaled), str(method)
 
 
+def explanation(maps: Sequence[HeadMap]) -> str:
+    """How to read the maps."""
+    return f"{EXPLANATION} {IMPORTANCE_EXPLANATION}" if any(data.importance for data in maps) else EXPLANATION
+
+
 def draw_heads(data: HeadMap, look: Look, position: int) -> Picture:
     """One panel per member; panels wrap when there is no room."""
     members, layers, columns = len(data.kept[0]), len(data.kept), max(data.original_heads)
@@ -124,7 +130,7 @@ def draw_heads(data: HeadMap, look: Look, position: int) -> Picture:
     cell = min(_LARGEST_CELL, (WIDTH - _LEFT - _GAP * per_row) / (columns * per_row))
     rows = -(-members // per_row)
     panel_height = layers * cell + _TOP
-    height = rows * panel_height + _BOTTOM + 22
+    height = 20 + rows * panel_height + _LEGEND
     figure = new_figure(height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
@@ -142,7 +148,7 @@ def draw_heads(data: HeadMap, look: Look, position: int) -> Picture:
         tips |= _draw_member(axes, data, member, (left, top), cell, colour)
         if member % per_row == 0:
             _label_layers(axes, layers, (left, top), cell)
-    _draw_legend(axes, data, colour, height - 12)
+    _draw_legend(axes, data, colour, height - _LEGEND + 12)
     return Picture(picture_name("heads", data.models[0], position), figure, _description(data), tips)
 
 
@@ -197,32 +203,22 @@ def _label_layers(axes: Axes, layers: int, corner: tuple[float, float], cell: fl
         )
 
 
-def _draw_legend(axes: Axes, data: HeadMap, colour: str, baseline: float) -> None:
-    position, side = float(_LEFT), 10.0
-
-    def chip(shade: str, alpha: float, name: str) -> None:
-        nonlocal position
-        _square(axes, (position, baseline - side / 2), side, shade, alpha, name)
-        position += side + 1
-
-    def word(text: str) -> None:
-        nonlocal position
-        axes.text(position + 3, baseline, text, fontsize=SMALL, color=MUTED, va="center")
-        position += 12 + 5.2 * len(text)
-
-    chip(FAINT, 1.0, "legend-removed")
-    word("removed")
-    if data.importance is None:
-        chip(colour, 1.0, "legend-kept")
-        word("kept")
-    else:
-        for level in (0.0, 0.33, 0.67, 1.0):
-            chip(colour, _PALEST + (1 - _PALEST) * level, f"legend-{level}")
-        word("kept, less to more important")
+def _draw_legend(axes: Axes, data: HeadMap, colour: str, line: float) -> None:
+    side = 11.0
+    levels = (1.0,) if data.importance is None else (0.0, 0.33, 0.67, 1.0)
+    _square(axes, (_LEFT, line - side / 2), side, FAINT, 1.0, "legend-removed")
+    axes.text(_LEFT + side + 4, line, "removed", fontsize=SMALL, color=MUTED, va="center")
+    start = _LEFT + 70
+    for number, level in enumerate(levels):
+        alpha = _PALEST + (1 - _PALEST) * level
+        _square(axes, (start + number * side, line - side / 2), side, colour, alpha, f"legend-{number}")
+    words = "kept" if data.importance is None else "kept: less to more important"
+    axes.text(start + len(levels) * side + 4, line, words, fontsize=SMALL, color=MUTED, va="center")
     if 0 < data.branch_layer < len(data.kept):
-        axes.plot([position, position + 12], [baseline, baseline], color=INK, linewidth=1)
-        position += 12
-        word("members part")
+        line += 17
+        axes.plot([_LEFT, _LEFT + side], [line, line], color=INK, linewidth=1)
+        words = "the members share the layers above this line"
+        axes.text(_LEFT + side + 4, line, words, fontsize=SMALL, color=MUTED, va="center")
 
 
 def _description(data: HeadMap) -> str:

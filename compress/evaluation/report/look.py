@@ -112,6 +112,16 @@ def shortened(name: str, limit: int = LONGEST_NAME) -> str:
     return f" {short}" if short.startswith("_") else short
 
 
+def shares(axes: Axes, *, x: bool = False, y: bool = False) -> None:
+    """Ticks at every fifth of a share, as percent."""
+    fifths = [number / 5 for number in range(6)]
+    labels = [f"{share:.0%}" for share in fifths]
+    if x:
+        axes.set_xticks(fifths, labels)
+    if y:
+        axes.set_yticks(fifths, labels)
+
+
 def heading(axes: Axes, text: str, detail: str = "") -> None:
     """A title at the left edge, and a quieter detail after it."""
     axes.set_title(text, loc="left", fontsize=FONT_SIZE, fontweight="bold", color=INK, pad=8)

@@ -185,17 +185,15 @@ def _relative_costs(
     result: EvaluationResult, model: ModelResult, known: dict[str, Metric]
 ) -> Iterator[tuple[str, str, Cell]]:
     first = result.models[0]
-    for figure, title in ((_COST[2], "Work"), (_COST[3], "Time")):
+    for figure, title in ((_COST[2], "Work"), (_COST[3], "Time"), (_COST[0], "Parameters")):
         cell, base = _cell(result, model, known[figure.metric], figure), first.value(figure.metric)[0]
         if cell.value is None:
             continue
         if model is not first and base:
             detail = f"{times(cell.value / base)} {first.name}"
             cell = Cell(cell.value, cell.text, detail, cell.verdict)
-        elif title == "Work":
-            cell = Cell(cell.value, cell.text, "FLOPs per input")
         else:
-            cell = Cell(cell.value, cell.text, "median of a batch")
+            cell = Cell(cell.value, cell.text, {"Work": "FLOPs per input", "Time": "median of a batch"}.get(title, ""))
         yield title, figure.metric, cell
 
 
@@ -211,7 +209,15 @@ def kind_words(model: ModelResult) -> str:
     return words.get(model.kind, model.kind.replace("_", " "))
 
 
-def sentences(result: EvaluationResult, subject: str) -> list[str]:
+@dataclass(frozen=True)
+class Sentence:
+    """One finding, and how it compares with the first model."""
+
+    text: str
+    verdict: Verdict | None = None
+
+
+def sentences(result: EvaluationResult, subject: str) -> list[Sentence]:
     """What the report says about its subject, in a few sentences."""
     first = result.models[0]
     model = next(entry for entry in result.models if entry.name == subject)
@@ -221,11 +227,11 @@ def sentences(result: EvaluationResult, subject: str) -> list[str]:
         value, base = model.value(figure.metric)[0], first.value(figure.metric)[0]
         if value is None:
             continue
-        claim = _claim(figure, subject, value)
+        text, verdict = _claim(figure, subject, value), None
         if model is not first and base is not None:
             verdict = _verdict(result, model, known[figure.metric])
-            claim += f"; {first.name}: {figure.show(base)}{_comparison(figure, value - base, verdict)}"
-        found.append(f"{claim}.")
+            text += _comparison(first.name, base, value - base, verdict)
+        found.append(Sentence(f"{text}.", verdict))
     found += _cost_sentence(first, model)
     return found
 
@@ -234,20 +240,20 @@ def _claim(figure: Figure, subject: str, value: float) -> str:
     if figure.metric == "cls/accuracy":
         return f"{subject} answers {percent(value)} of the inputs right"
     if figure.metric == "cal/ece":
-        return f"How sure it is differs from how often it is right by {percent(value)} on average"
+        return f"How sure it is and how often it is right are {percent(value)} apart on average"
     name = figure.metric.split("/")[1]
-    return f"A foreign input ({name}) makes it doubt more than a known one in {percent(value)} of all pairs"
+    return f"In {percent(value)} of all pairs it doubts a foreign input ({name}) more than a known one"
 
 
-def _comparison(figure: Figure, difference: float, verdict: Verdict | None) -> str:
-    words = {"better": "better", "worse": "worse", "noise": "the difference may be chance"}
-    parts = [points(difference)] if figure.show is percent else []
-    if verdict is not None:
-        parts.append(words[verdict])
-    return f" ({', '.join(parts)})" if parts else ""
+def _comparison(first: str, base: float, difference: float, verdict: Verdict | None) -> str:
+    words = {"better": ": better", "worse": ": worse", "noise": ", which may be chance", None: ""}
+    if percent(difference) == percent(0.0):
+        return f", as {first} does"
+    more = "more" if difference > 0 else "less"
+    return f", {points(abs(difference)).lstrip('+')} {more} than {first} ({percent(base)}){words[verdict]}"
 
 
-def _cost_sentence(first: ModelResult, model: ModelResult) -> Iterator[str]:
+def _cost_sentence(first: ModelResult, model: ModelResult) -> Iterator[Sentence]:
     if model is first:
         return
     ratios = []
@@ -257,4 +263,4 @@ def _cost_sentence(first: ModelResult, model: ModelResult) -> Iterator[str]:
             ratios.append(f"{times(value / base)} the {word}")
     if ratios:
         joined = ratios[0] if len(ratios) == 1 else f"{', '.join(ratios[:-1])} and {ratios[-1]}"
-        yield f"It needs {joined} of {first.name}."
+        yield Sentence(f"It needs {joined} of {first.name}.")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from matplotlib.axes import Axes
 from pydantic import Field, FiniteFloat
 
 from compress.evaluation.binning import CALIBRATION_BINS, bin_index
 from compress.evaluation.metrics.expected_calibration_error import expected_calibration_error
 from compress.evaluation.predictions import Columns
-from compress.evaluation.report.look import CARD, INK, MUTED, RULE, SMALL, Look, heading, new_figure, shortened
+from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shares, shortened
 from compress.evaluation.report.picture import Picture, picture_name
 from compress.evaluation.report.words import percent
 from compress.options import Options
 
 EXPLANATION = (
-    "When a model says “80 % sure”, it should be right 8 times out of 10: bars that end on the dashed line are honest, "
-    "bars below it mean over-confidence, bars above it mean needless doubt."
+    "When a model says “80\N{NO-BREAK SPACE}% sure”, it should be right 8 times out of 10: bars that end on the dashed "
+    "line are honest, bars below it mean over-confidence, bars above it needless doubt. Pale bars stand for few inputs,"
+    " thin lines for 95\N{NO-BREAK SPACE}% intervals."
 )
+FEW = 5
+"""Inputs; a bar of fewer is pale."""
 _Z95 = 1.959964
 
 
@@ -96,14 +98,15 @@ def draw_reliability(data: Reliability, look: Look, position: int) -> Picture:
     """Bars of accuracy against the line of honesty; beneath, how often each confidence occurs."""
     figure = new_figure(330)
     upper, lower = figure.subplots(2, 1, height_ratios=(4.2, 1), sharex=True)
-    colour = look.colour(data.model)
-    _draw_bars(upper, data, colour)
+    _draw_bars(upper, data, look.colour(data.model))
     heading(upper, shortened(data.model), f"calibration error {percent(data.calibration_error)}")
-    share = [entry.samples / max(1, sum(one.samples for one in data.bins)) for entry in data.bins]
-    lower.bar(_lefts(data), share, width=1 / len(data.bins), align="edge", color=MUTED, linewidth=1)
-    lower.set(ylim=(0, 1), yticks=[0, 1], yticklabels=["0", "100 %"], xlabel="how sure the model says it is")
+    total = sum(entry.samples for entry in data.bins)
+    occurring = [entry.samples / total for entry in data.bins]
+    lower.bar([entry.low for entry in data.bins], occurring, width=1 / len(data.bins), align="edge", color=MUTED)
+    lower.set(ylim=(0, max(occurring) * 1.1), yticks=[0, max(occurring)], yticklabels=["0", f"{max(occurring):.0%}"])
+    lower.set(xlabel="how sure the model says it is")
     lower.set_ylabel("share of\ninputs", fontsize=SMALL)
-    lower.grid(visible=False, axis="x")
+    lower.grid(visible=False)
     direction = "over-confident" if data.confidence > data.accuracy else "under-confident"
     description = (
         f"Reliability diagram of {data.model}: on average it is {percent(data.confidence)} sure and right on "
@@ -116,22 +119,15 @@ def draw_reliability(data: Reliability, look: Look, position: int) -> Picture:
 def _draw_bars(axes: Axes, data: Reliability, colour: str) -> None:
     width = 1 / len(data.bins)
     for number, entry in enumerate(data.bins):
-        if entry.accuracy is None or entry.confidence is None:
+        if entry.accuracy is None or entry.accuracy_low is None or entry.accuracy_high is None:
             continue
-        axes.bar(entry.low, entry.accuracy, width=width, align="edge", color=colour, linewidth=1.2, gid=f"bin-{number}")
+        alpha = 0.85 if entry.samples >= FEW else 0.3
+        axes.bar(entry.low, entry.accuracy, width, align="edge", color=colour, alpha=alpha, gid=f"bin-{number}")
         centre = entry.low + width / 2
-        axes.plot([centre] * 2, [entry.accuracy_low or 0, entry.accuracy_high or 0], color=INK, linewidth=1, alpha=0.75)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.2, linestyle=(0, (4, 2.5)))
-    ticks = np.linspace(0, 1, 6)
-    axes.set(xlim=(0, 1), ylim=(0, 1.005), xticks=ticks, yticks=ticks, ylabel="how often it is right")
-    axes.set_xticklabels([f"{tick:.0%}" for tick in ticks])
-    axes.set_yticklabels([f"{tick:.0%}" for tick in ticks])
-    axes.spines["bottom"].set_color(RULE)
-    axes.set_facecolor(CARD)
-
-
-def _lefts(data: Reliability) -> list[float]:
-    return [entry.low for entry in data.bins]
+        axes.plot([centre] * 2, [entry.accuracy_low, entry.accuracy_high], color=INK, linewidth=0.9, alpha=alpha)
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=1.3, linestyle=(0, (4, 2.5)))
+    shares(axes, x=True, y=True)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), ylabel="how often it is right")
 
 
 def _tips(data: Reliability) -> dict[str, str]:

@@ -9,9 +9,9 @@ from pydantic import FiniteFloat
 
 from compress.evaluation.metrics.risk_coverage import risk_coverage
 from compress.evaluation.predictions import Columns
-from compress.evaluation.report.look import Look, heading, new_figure, shortened
+from compress.evaluation.report.look import Look, heading, new_figure, shares, shortened
 from compress.evaluation.report.picture import Picture
-from compress.evaluation.report.words import percent
+from compress.evaluation.report.words import percent, tick
 from compress.options import Options
 
 EXPLANATION = (
@@ -67,12 +67,11 @@ def draw_risk_coverage(curves: Sequence[RiskCoverageCurve], look: Look) -> Pictu
             linestyle=look.dash(curve.model),
             label=shortened(curve.model),
         )
-    ticks = np.linspace(0, 1, 6)
     highest = max(max(curve.risk) for curve in curves)
-    axes.set(xlim=(0, 1.01), ylim=(0, max(highest * 1.12, 0.01)), xticks=ticks)
+    axes.set(xlim=(0, 1.01), ylim=(0, max(highest * 1.12, 0.01)))
     axes.set(xlabel="share of inputs answered, most certain first", ylabel="share of answers that are wrong")
-    axes.set_xticklabels([f"{tick:.0%}" for tick in ticks])
-    axes.yaxis.set_major_formatter(lambda value, _: percent(value))
+    shares(axes, x=True)
+    axes.yaxis.set_major_formatter(tick(percent))
     axes.legend(loc="upper left")
     heading(axes, "Errors among the answered inputs")
     shown = "; ".join(

@@ -77,7 +77,7 @@ def _sections(content: ReportContent, look: Look) -> Iterator[Section]:
         "heads",
         "Which attention heads were kept?",
         "Heads",
-        heads.EXPLANATION,
+        heads.explanation(content.heads),
         tuple(heads.draw_heads(data, look, place) for place, data in enumerate(content.heads)),
     )
     yield Section(

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from compress.evaluation.report.look import Look, heading, new_figure, shortened
 from compress.evaluation.report.picture import Picture
-from compress.evaluation.report.words import counted, decimal, percent
+from compress.evaluation.report.words import counted, decimal, percent, tick
 from compress.evaluation.result import EvaluationResult, ShiftPoint
 
 EXPLANATION = (
@@ -82,7 +82,7 @@ def _draw(figure: _Figure, curves: Mapping[str, Severities], look: Look, corrupt
     axes.set_xticks(ticks, ["clean", *(str(tick) for tick in ticks[1:])])
     axes.set(xlabel="severity of the corruption", ylabel=figure.label)
     axes.set_ylim(bottom=0, top=1.02 if figure.name == "accuracy" else None)
-    axes.yaxis.set_major_formatter(lambda value, _: figure.show(value))
+    axes.yaxis.set_major_formatter(tick(figure.show))
     axes.legend(loc="lower left" if figure.name == "accuracy" else "upper left")
     heading(axes, figure.title, f"mean of {counted(corruptions, 'corruption', 'corruptions')}")
     shown = "; ".join(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from matplotlib.axes import Axes
 from pydantic import FiniteFloat
 
 from compress.evaluation.report.look import INK, MUTED, Look, heading, new_figure, shortened
 from compress.evaluation.report.picture import Picture
-from compress.evaluation.report.words import decimal, listed, milliseconds, percent, quantity
+from compress.evaluation.report.words import decimal, listed, milliseconds, percent, quantity, tick
 from compress.evaluation.result import EvaluationResult, ModelResult
 from compress.options import Options
 
 EXPLANATION = (
     "Further left is cheaper. The grey line joins the models that no other beats in both cost and quality; anything "
-    "off the line costs more than it needs to. Thin vertical lines are 95 % intervals."
+    "off the line costs more than it needs to. Thin vertical lines are "
+    "95\N{NO-BREAK SPACE}% intervals."
 )
 # Beyond this ratio of the dearest to the cheapest, a linear axis would press the cheap ones together.
 LARGEST_LINEAR_RATIO = 8.0
@@ -101,15 +103,7 @@ def draw_tradeoff(data: Tradeoff, look: Look) -> Picture:
     quality = next(entry for entry in QUALITIES if entry.metric == data.quality)
     figure = new_figure(280)
     axes = figure.subplots()
-    frontier = sorted((point.cost, point.quality) for point in data.points if point.on_frontier)
-    axes.plot(
-        [x for x, _ in frontier],
-        [y for _, y in frontier],
-        color=MUTED,
-        linewidth=1.2,
-        drawstyle="steps-post",
-        alpha=0.7,
-    )
+    axes.margins(y=0.15)
     for point in data.points:
         if point.low is not None and point.high is not None:
             axes.plot([point.cost] * 2, [point.low, point.high], color=look.colour(point.model), linewidth=1.2)
@@ -125,18 +119,19 @@ def draw_tradeoff(data: Tradeoff, look: Look) -> Picture:
             label=shortened(point.model),
             gid=f"model-{point.model}",
         )
+    _draw_frontier(axes, data.points)
     costs = [point.cost for point in data.points]
     if min(costs) > 0 and max(costs) / min(costs) > LARGEST_LINEAR_RATIO:
         axes.set_xscale("log")
+        axes.set_xlim(min(costs) / 1.4, max(costs) * 1.4)
     else:
         axes.set_xlim(0, max(costs) * 1.12 or 1)
-    axes.margins(y=0.15)
-    axes.xaxis.set_major_formatter(lambda value, _: cost.show(value))
+    axes.xaxis.set_major_formatter(tick(cost.show))
     axes.xaxis.set_minor_formatter(lambda value, _: "")
-    axes.yaxis.set_major_formatter(lambda value, _: quality.show(value))
+    axes.yaxis.set_major_formatter(tick(quality.show))
     axes.set(xlabel=f"{cost.label} (left is cheaper)", ylabel=quality.label)
     axes.legend(loc="best", handletextpad=0.2)
-    heading(axes, f"{quality.title} for {cost.title}")
+    heading(axes, f"{quality.title} against {cost.title}")
     best = listed([point.model for point in data.points if point.on_frontier])
     shown = "; ".join(
         f"{point.model} {quality.show(point.quality)} at {cost.show(point.cost)}" for point in data.points
@@ -148,3 +143,13 @@ def draw_tradeoff(data: Tradeoff, look: Look) -> Picture:
     name = f"tradeoff-{data.quality.partition('/')[2]}-{data.cost.partition('/')[2]}".replace("_", "-")
     description = f"{quality.title} against {cost.label}: {shown}. Worth their price: {best}."
     return Picture(name, figure, description, tips)
+
+
+def _draw_frontier(axes: Axes, points: Sequence[TradeoffPoint]) -> None:
+    """Steps from model to model, and on to dearer models, which would have to lie beyond the line."""
+    frontier = sorted((point.cost, point.quality) for point in points if point.on_frontier)
+    far = max(point.cost for point in points) * 100
+    costs, qualities = [x for x, _ in frontier], [y for _, y in frontier]
+    axes.plot(
+        [*costs, far], [*qualities, qualities[-1]], color=MUTED, linewidth=1.3, drawstyle="steps-post", zorder=1.5
+    )

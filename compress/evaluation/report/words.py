@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 DASH = "—"
+# Keeps a number and its unit on one line.
+SPACE = "\N{NO-BREAK SPACE}"
+_TRAILING_ZEROS = re.compile(r"\.0+(?!\d)|(\.\d*?)0+(?!\d)")
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def percent(share: float) -> str:
     """``94.2 %``; two digits after the point where one would hide a small share."""
     digits = 2 if 0 < abs(share) < 0.0095 else 1
-    return f"{share * 100:.{digits}f} %"
+    return f"{share * 100:.{digits}f}{SPACE}%"
 
 
 def decimal(value: float) -> str:
@@ -28,18 +32,18 @@ def quantity(value: float) -> str:
         value, position = value / 1000, position + 1
     if not position:
         return f"{value:.0f}" if value == round(value) or value >= 100 else f"{value:.3g}"
-    return f"{_significant(value)} {_PREFIXES[position]}"
+    return f"{_significant(value)}{SPACE}{_PREFIXES[position]}"
 
 
 def size(value: float) -> str:
     """``3.2 MB``."""
     text = quantity(value)
-    return f"{text}B" if text[-1].isalpha() else f"{text} B"
+    return f"{text}B" if text[-1].isalpha() else f"{text}{SPACE}B"
 
 
 def milliseconds(value: float) -> str:
     """``12.3 ms``."""
-    return f"{_significant(value)} ms"
+    return f"{_significant(value)}{SPACE}ms"
 
 
 def times(ratio: float) -> str:
@@ -48,8 +52,18 @@ def times(ratio: float) -> str:
 
 
 def points(difference: float) -> str:
-    """A difference of two shares: ``+1.2 points``."""
-    return f"{difference * 100:+.1f} points"
+    """A difference of two shares: ``+1.2 points``, ``−0.4 points``."""
+    return signed(f"{difference * 100:+.1f}{SPACE}points")
+
+
+def tick(show: Callable[[float], str]) -> Callable[[float, object], str]:
+    """Labels of an axis: like the figures, without needless zeros."""
+    return lambda value, _: _TRAILING_ZEROS.sub(r"\1", show(value))
+
+
+def signed(difference: str) -> str:
+    """The text with a minus sign in place of a hyphen."""
+    return difference.replace("-", "−")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -65,8 +79,8 @@ def counted(number: int, one: str, many: str) -> str:
 def interval(low: float, high: float, show: Callable[[float], str]) -> str:
     """``91.0 – 95.2 %``: the unit once."""
     first, second = show(low), show(high)
-    number, gap, unit = first.rpartition(" ")
-    if gap and second.endswith(f" {unit}"):
+    number, gap, unit = first.rpartition(SPACE)
+    if gap and second.endswith(f"{SPACE}{unit}"):
         first = number
     return f"{first} – {second}"
 
