@@ -136,21 +136,48 @@ class Attention(nn.Module):
         Returns:
             ``(G·B, Nq, C)``, Nq the number of asking tokens.
         """
-        tokens = x.shape[1]
+        context = self.context(x, mask, pooled=pooled)
+        if gate is not None:
+            context = context * gate[:, None, :, None].to(context.dtype)
+        return self.output_dropout(self.project(context))
+
+    def context(self, x: Tensor, mask: Tensor | None = None, *, pooled: int | Tensor | None = None) -> Tensor:
+        """Every head's weighted sum of values, ``(G·B, Nq, slots, D)``; arguments as in ``forward``."""
         query, key, value = self._project(x, pooled)
         query, key = self.query_norm(query), self.key_norm(key)
-        context = F.scaled_dot_product_attention(
+        return F.scaled_dot_product_attention(
             query,
             key,
             value,
-            attn_mask=self._attention_mask(mask, tokens, pooled, x.device),
+            attn_mask=self._attention_mask(mask, x.shape[1], pooled, x.device),
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=self.causal and mask is None and pooled is None,
             scale=self.scale,
-        ).transpose(1, 2)  # (R, Nq, H, D)
-        if gate is not None:
-            context = context * gate[:, None, :, None].to(context.dtype)
-        return self.output_dropout(self.output(context.flatten(2)))
+        ).transpose(1, 2)
+
+    def project(self, context: Tensor) -> Tensor:
+        """The output projection of contexts ``(G·B, Nq, slots, D)``, ``(G·B, Nq, C)``."""
+        return self.output(context.flatten(2))
+
+    def contributions(self, context: Tensor, slots: slice = slice(None)) -> Tensor:
+        """What single heads add to the output: contexts times the heads' own columns of the projection, without bias.
+
+        The output without head h is ``project(context) − contributions(context)[h]``.
+
+        Args:
+            context: of a single group, ``(R, Nq, slots, D)``.
+            slots: which heads.
+
+        Returns:
+            ``(heads, R, Nq, C)``.
+
+        Raises:
+            ValueError: the module has several groups.
+        """
+        if self.groups != 1:
+            raise ValueError(f"contributions of {self.groups} groups of heads")
+        columns = self.output.weight[0].view(self.width, self.slots, self.head_width)[:, slots]
+        return torch.einsum("rqhd,chd->hrqc", context[:, :, slots], columns)
 
     def _project(self, x: Tensor, pooled: int | Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries ``(R, H, Nq, D)``, keys and values ``(R, H, N, D)``: views, no copies; the kernel reads strided operands."""

@@ -44,14 +44,27 @@ class Layer(nn.Module):
             gate: factor of every head's context, ``(R or 1, heads)``.
             last: nothing but the pooled tokens is read afterwards: only they ask, and only they pass the MLP (exact).
         """
-        pooled = hidden.pooled if last else None
-        x = hidden.states
+        attended = self.attention(
+            self.attention_input(hidden.states), hidden.mask, gate=gate, pooled=hidden.pooled if last else None
+        )
+        return self.complete(hidden, attended, last=last)
+
+    def attention_input(self, states: Tensor) -> Tensor:
+        """What the attention reads, ``(R, N, C)``."""
+        return self.norm1(states) if self.norm_first else states
+
+    def complete(self, hidden: Hidden, attended: Tensor, *, last: bool = False) -> Hidden:
+        """Everything after the attention.
+
+        Args:
+            hidden: what the layer was given.
+            attended: the attention's output, ``(R, Nq, C)``.
+            last: as in ``forward``.
+        """
+        x = pooled_tokens(hidden.states, hidden.pooled if last else None) + self.residual1(attended)
         if self.norm_first:
-            attended = self.attention(self.norm1(x), hidden.mask, gate=gate, pooled=pooled)
-            x = pooled_tokens(x, pooled) + self.residual1(attended)
             x = x + self.residual2(self.mlp(self.norm2(x)))
         else:
-            attended = self.attention(x, hidden.mask, gate=gate, pooled=pooled)
-            x = self.norm1(pooled_tokens(x, pooled) + self.residual1(attended))
+            x = self.norm1(x)
             x = self.norm2(x + self.residual2(self.mlp(x)))
         return hidden.with_states(x)
