@@ -1,10 +1,9 @@
 """Train the demo model, a small vision transformer, on the training split of scikit-learn's handwritten digits.
 
-    python recipes/train/digits_vit.py digits_vit.safetensors
+    python recipes/train/digits_vit.py digits-vit
 
-writes the weights (the state dict of a timm ``VisionTransformer``, float32) and, beside them, a ``.json`` file with the
-constructor's arguments and the normalisation. Takes a few minutes on one CPU core. On the same machine and versions the
-same seed gives the same weights.
+writes the artifact that the package ships as ``builtin:digits-vit``. Takes about four minutes on one CPU core. On the
+same machine and versions the same seed gives the same weights.
 
 Whole heads are dropped at random in training (DropHead, Zhou et al. 2020, arXiv 2004.13342), so that no prediction
 hangs on a single head and heads can be pruned afterwards without tuning, as layers can in Fan et al. 2020
@@ -13,7 +12,6 @@ hangs on a single head and heads can be pruned afterwards without tuning, as lay
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,19 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import save_model
+from compress.backbones.base import assemble
+from compress.backbones.timm_vit import take_apart
 from compress.data.builtin import digits
+from compress.data.preprocessing import ImagePreprocessing
 from compress.progress import progress
+from compress.transformer.config import BackboneConfig
 
 ARCHITECTURE: dict[str, Any] = {
     "img_size": 8,
@@ -148,8 +151,24 @@ def accuracy(model: nn.Module, split: str) -> float:
     return (model(normalise(pixels)).argmax(1) == labels).float().mean().item()
 
 
-@click.command(help="Train the demo model and write its weights to OUT, a .safetensors file.")
-@click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
+def as_artifact(model: nn.Module, out: Path, epochs: int, seed: int) -> None:
+    """Write the trained model as an artifact that ``compress`` opens; ``builtin:digits-vit`` is one."""
+    preprocessing = ImagePreprocessing(
+        size=(ARCHITECTURE["img_size"],) * 2, channels=1, mean=(MEAN,), std=(STD,), resize="squash"
+    )
+    backbone = BackboneConfig(adapter="timm", architecture="vit_tiny_patch16_224", arguments=ARCHITECTURE)
+    plain = VisionTransformer(**ARCHITECTURE)
+    plain.load_state_dict(model.state_dict())
+    provenance = Provenance(
+        stage="train",
+        options={"script": "recipes/train/digits_vit.py", "epochs": epochs, "seed": seed},
+        data_fingerprint=digits("train").fingerprint,
+    )
+    save_model(assemble(take_apart(plain), backbone, digits("train").class_names, preprocessing), out, provenance)
+
+
+@click.command(help="Train the demo model and write it to the folder OUT.")
+@click.argument("out", type=click.Path(path_type=Path))
 @click.option("--epochs", default=70, show_default=True, help="Passes over the 1,097 training images.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the weights, the order and the distortions.")
 def main(out: Path, epochs: int, seed: int) -> None:
@@ -157,12 +176,10 @@ def main(out: Path, epochs: int, seed: int) -> None:
     # Sums in another order give other weights; with one thread the order does not depend on the machine's cores.
     torch.set_num_threads(1)
     model = train(epochs)
-    save_file(model.state_dict(), out)
-    description = {"architecture": ARCHITECTURE, "mean": [MEAN], "std": [STD], "epochs": epochs, "seed": seed}
-    out.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n")
+    as_artifact(model, out, epochs, seed)
     for split in ("train", "calibration", "test"):
         click.echo(f"{split:12} accuracy {accuracy(model, split):.4f}")
-    click.echo(f"{sum(p.numel() for p in model.parameters()):,} parameters, {out.stat().st_size / 1e6:.2f} MB")
+    click.echo(f"{sum(p.numel() for p in model.parameters()):,} parameters in {out}")
 
 
 if __name__ == "__main__":
