@@ -18,13 +18,13 @@ class Evaluation:
     Attributes:
         result: the figures.
         predictions: by the model's name, in the order of the result.
-        test: the evaluated set, its classes in the order of the models' logits.
+        test: the evaluated set, its classes in the order of the models' logits; None when only predictions are at hand.
         original_heads: by the model's name, heads per layer before any was pruned.
         folders: by the model's name, the artifact's folder; models that are none are left out.
     """
 
     result: EvaluationResult
     predictions: Mapping[str, Predictions]
-    test: Dataset
+    test: Dataset | None = None
     original_heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     folders: Mapping[str, Path] = field(default_factory=dict)

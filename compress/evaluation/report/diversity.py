@@ -101,13 +101,18 @@ def _draw_matrix(axes: Axes, matrix: Sequence[Sequence[float]], colour: str, key
                 continue
             strength = 0.08 + 0.42 * (value / largest if largest > 0 else 0.0)
             axes.add_patch(
-                Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, facecolor=colour, alpha=strength, linewidth=0)
+                Rectangle(
+                    (column - 0.47, row - 0.47),
+                    0.94,
+                    0.94,
+                    facecolor=colour,
+                    alpha=strength,
+                    linewidth=0,
+                    gid=f"{key}-{row}-{column}",
+                )
             )
             if members <= _LARGEST_WITH_FIGURES:
                 axes.text(column, row, percent(value), ha="center", va="center", fontsize=SMALL, color=INK)
-            axes.add_patch(
-                Rectangle((column - 0.5, row - 0.5), 1, 1, alpha=0.0, linewidth=0, gid=f"{key}-{row}-{column}")
-            )
     axes.set(xlim=(-0.5, members - 0.5), ylim=(members - 0.5, -0.5), aspect="equal")
     step = -(-members // 8)
     ticks = range(0, members, step)

@@ -16,8 +16,8 @@ from compress.evaluation.predictions import Predictions
 from compress.options import Options
 
 EXPLANATION = (
-    "The {number} test inputs that {model} is least and most certain about, with every model's answer and its "
-    "probability: mistakes belong among the doubtful ones, and a confident mistake deserves a look at its label."
+    "The test inputs that {model} is least and most certain about, with {whose} and its probability: mistakes belong "
+    "among the doubtful ones, and a confident mistake deserves a look at its label."
 )
 SHOWN = 10
 LONGEST_TEXT = 280
@@ -54,14 +54,14 @@ class Examples(Options):
     most_certain: tuple[Example, ...] = Field(description="The most certain first.")
 
 
-def gather_examples(model: str, predictions: Mapping[str, Predictions], test: Dataset) -> Examples | None:
-    """Read the extremes from the test set; ties go to the earlier input. None when the set is empty.
+def gather_examples(model: str, predictions: Mapping[str, Predictions], test: Dataset | None) -> Examples | None:
+    """Read the extremes from the test set; ties go to the earlier input. None when there is no set, or an empty one.
 
     An input is shown once: with fewer than twenty inputs, the less certain half is called least certain.
     """
     confidence = predictions[model].test.confidence
     order = torch.argsort(confidence, stable=True).tolist()
-    if not order:
+    if test is None or not order:
         return None
     number = min(SHOWN, -(-len(order) // 2))
     least = order[:number]

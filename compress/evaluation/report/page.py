@@ -62,7 +62,8 @@ def _inputs_explanation(content: ReportContent) -> str:
     shown = content.examples
     if shown is None:
         return ""
-    return examples.EXPLANATION.format(number=len(shown.least_certain), model=shown.model)
+    whose = "its answer" if len(content.result.models) == 1 else "every model’s answer"
+    return examples.EXPLANATION.format(model=shown.model, whose=whose)
 
 
 def _finalize(value: Any) -> Any:

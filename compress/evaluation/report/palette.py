@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 # Six colours that stay apart for readers with protanopia, deuteranopia or tritanopia, and from the card beneath.
 _MODELS_LIGHT = ("#0a5fbf", "#e8590c", "#0f9a68", "#b968a8", "#6b3410", "#4a4d57")
-_MODELS_DARK = ("#4a9dff", "#ff7a45", "#6fe3b4", "#d98fd0", "#f2d878", "#a8a69c")
+_MODELS_DARK = ("#4a9dff", "#ff7a45", "#6fe3b4", "#d884cf", "#f2d878", "#8b8a84")
 
 MODEL_ROLES = tuple(f"model-{number}" for number in range(1, len(_MODELS_LIGHT) + 1))
 

@@ -66,7 +66,7 @@ def _rewrite(element: ElementTree.Element, picture: Picture, used: Collection[st
     """Make one element fit for a page: see ``inline_svg``."""
     element.tag = _local(element.tag)
     element.tail = None
-    if element.tag != "text":
+    if element.tag not in ("text", "title"):
         element.text = None
     tip = picture.tips.get(element.get("id", ""))
     if tip is not None:

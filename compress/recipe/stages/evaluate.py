@@ -96,7 +96,7 @@ class EvaluateStage(Stage[EvaluateEntry]):
             from compress.evaluation.report.write import write_report
 
             write_report(evaluation, inputs.target / REPORT_NAME)
-        # Last: a stage without its result is run again.
+        # Last: a stage that has no result yet is not complete.
         write_bytes(inputs.target / RESULT_NAME, evaluation.result.to_json().encode())
 
     def report(self, folder: Path, options: EvaluateEntry) -> StageReport:
