@@ -114,9 +114,10 @@ def test_another_number_of_classes_is_an_error_unless_the_classifier_is_reset(
 
 def test_missing_preprocessing_is_asked_for(vit: torch.nn.Module, tmp_path: Path) -> None:
     folder = save_folder(vit, tmp_path / "vit", pretrained_cfg={"mean": [0.5] * 3})
-    with pytest.raises(ModelError, match=r"without its preprocessing \(std, interpolation\).*model\.preprocessing"):
+    asked = r"without its preprocessing \(std, interpolation, crop_fraction\).*model\.preprocessing"
+    with pytest.raises(ModelError, match=asked):
         open_model(folder)
-    given = {"std": [1.0] * 3, "interpolation": "bicubic"}
+    given = {"std": [1.0] * 3, "interpolation": "bicubic", "crop_fraction": 0.9}
     assert open_model(folder, preprocessing=given).config.preprocessing.std == (1.0,) * 3
 
 

@@ -14,9 +14,11 @@ from typing import Any
 import timm
 import timm.data
 import torch
+from accelerate import init_empty_weights
 from pydantic import ValidationError
 from timm.layers import Attention as TimmAttention
 from timm.layers import global_pool_nlc
+from timm.models import load_model_config_from_hf
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
@@ -36,6 +38,7 @@ from compress.transformer.parts import Head, Hidden, Inputs, Stem
 
 SUPPORTED = "timm VisionTransformer and VisionTransformerDistilled with Block layers and timm.layers.Attention"
 CLASSIFIER = ("head.", "head_dist.")
+HUB_PREFIX = "hf-hub:"
 RANDOM = "random"
 """In the place of weights: the library's own initialisation, for a model that is to be trained."""
 
@@ -154,21 +157,20 @@ class TimmAdapter:
         With ``weights="random"`` nothing is read or fetched, and classes and preprocessing must be given.
         """
         folder = Path(source.name).expanduser()
-        config = _folder_config(folder) if folder.is_dir() else {}
-        if folder.is_dir() and "architecture" not in config:
-            raise ModelError(
-                "config.json with an architecture is missing", where=str(folder), fix="use timm:NAME --weights FILE"
-            )
+        config = _saved_config(source.name, folder)
         architecture = config.get("architecture", source.name)
         drawn = source.weights == RANDOM
         local = None if drawn else source.weights or (str(folder) if folder.is_dir() else None)
         state = read_weights(local) if local else None
-        arguments = {**_from_folder(config), **_from_weights(state, source), **source.arguments}
+        arguments = {**_from_config(config), **_from_weights(state, source), **source.arguments}
         if drawn and source.labels is None and "num_classes" not in arguments:
             raise ModelError("random weights know no classes", where=source.name, fix="name them with --label")
+        with init_empty_weights(include_buffers=False):
+            take_apart(_build(architecture, arguments))  # what is not supported is refused before anything is fetched
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            vit = self._create(architecture, arguments, pretrained=state is None and not drawn)
+            fetched = state is None and not drawn
+            vit = _fetched(source.name, arguments) if fetched else _build(architecture, arguments)
         if state is not None:
             load_strictly(vit, state, str(local), may_reset=CLASSIFIER, reset=source.reset_classifier)
         classes = getattr(vit, "num_classes", 0)
@@ -187,9 +189,7 @@ class TimmAdapter:
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""
-        return take_apart(
-            self._create(backbone.architecture, {**backbone.arguments, "num_classes": classes}, pretrained=False)
-        )
+        return take_apart(_build(backbone.architecture, {**backbone.arguments, "num_classes": classes}))
 
     def preprocessor(self, model: Transformer) -> Preprocessor:
         """See ``Adapter.preprocessor``."""
@@ -198,42 +198,69 @@ class TimmAdapter:
             raise ModelError(f"a vision transformer needs image preprocessing, not {spec.kind!r}")
         return image_preprocessor(spec)
 
-    def _create(self, architecture: str, arguments: dict[str, Any], *, pretrained: bool) -> nn.Module:
-        name = architecture.split(":")[-1].split("/")[-1].split(".")[0]
-        if name not in timm.list_models() and not architecture.startswith("hf-hub:"):
-            raise ModelError(
-                f"timm has no model {architecture!r}",
-                fix=nearest(name, timm.list_models("*vit*") + timm.list_models("*deit*")),
-            )
-        try:
-            return timm.create_model(architecture, pretrained=pretrained, **_constructor(arguments))
-        except TypeError as error:
-            raise ModelError(
-                f"timm refuses the arguments of {architecture} ({error})", fix="check model.arguments"
-            ) from None
-        except (OSError, RuntimeError) as error:
-            raise ModelError(
-                f"the pretrained weights of {architecture} cannot be fetched ({str(error).splitlines()[0]})",
-                fix="pass --weights FILE",
-            ) from None
 
-
-def _folder_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.is_file():
-        return {}
+def _build(architecture: str, arguments: dict[str, Any]) -> nn.Module:
+    """timm's model with fresh weights, from its registry alone."""
+    name = architecture.split(".")[0]
+    if not timm.is_model(name):
+        known = timm.list_models("*vit*") + timm.list_models("*deit*")
+        raise ModelError(f"timm has no model {architecture!r}", fix=nearest(name, known))
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return timm.create_model(architecture, pretrained=False, **_constructor(arguments))
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise ModelError(
+            f"timm refuses the arguments of {architecture} ({_first_line(error)})", fix="check model.arguments"
+        ) from None
+
+
+def _fetched(name: str, arguments: dict[str, Any]) -> nn.Module:
+    """timm's model with the published weights."""
+    try:
+        return timm.create_model(name, pretrained=True, **_constructor(arguments))
+    except (OSError, RuntimeError) as error:
+        raise ModelError(
+            f"the pretrained weights of {name} cannot be fetched ({_first_line(error)})", fix="pass --weights FILE"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _saved_config(name: str, folder: Path) -> dict[str, Any]:
+    """What timm saved beside the weights of a local folder or of ``hf-hub:ID``; empty for timm's own architectures."""
+    if name.startswith(HUB_PREFIX):
+        try:
+            shipped, architecture, arguments = load_model_config_from_hf(name.removeprefix(HUB_PREFIX))
+        except (OSError, ValueError) as error:
+            raise ModelError(
+                f"not to be had from the hub ({_first_line(error)})", where=name, fix="check the name and the network"
+            ) from None
+        return {"architecture": architecture, "model_args": arguments, "pretrained_cfg": shipped}
+    if not folder.is_dir():
+        return {}
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"not valid JSON ({error})", where=str(path), fix="fetch the file again") from None
-    return config if isinstance(config, dict) else {}
+    if not isinstance(config, dict) or "architecture" not in config:
+        raise ModelError(
+            "config.json with an architecture is missing", where=str(folder), fix="use timm:NAME --weights FILE"
+        )
+    return {"pretrained_cfg": config, **config}  # the oldest folders have both in one
 
 
-def _from_folder(config: dict[str, Any]) -> dict[str, Any]:
-    """The constructor arguments that a saved folder records."""
-    recorded = dict(config.get("model_args") or {})
-    recorded.update({key: config[key] for key in ("num_classes", "global_pool") if key in config})
-    return recorded
+def _from_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The constructor arguments that timm takes from a saved configuration."""
+    shipped = config.get("pretrained_cfg") or {}
+    recorded: dict[str, Any] = {}
+    if "input_size" in shipped:
+        channels, *size = shipped["input_size"]
+        recorded = {"in_chans": channels, **({"img_size": size} if shipped.get("fixed_input_size") else {})}
+    for values in (shipped, config):
+        recorded.update({key: values[key] for key in ("num_classes", "global_pool") if values.get(key) is not None})
+    return {**recorded, **(config.get("model_args") or {})}
 
 
 def _from_weights(state: Mapping[str, Tensor] | None, source: ModelSource) -> dict[str, Any]:
@@ -257,6 +284,9 @@ def _labels(source: ModelSource, config: dict[str, Any], classes: int) -> tuple[
     labels = source.labels or config.get("label_names") or (config.get("pretrained_cfg") or {}).get("label_names")
     if labels is None:
         return tuple(str(index) for index in range(classes))
+    if isinstance(labels, Mapping):  # number of the class to its name
+        numbered = {int(number): name for number, name in labels.items()}
+        labels = tuple(numbered.get(index, str(index)) for index in range(classes))
     if len(labels) != classes:
         raise ModelError(
             f"{len(labels)} labels for a classifier of {classes} classes",
@@ -267,11 +297,9 @@ def _labels(source: ModelSource, config: dict[str, Any], classes: int) -> tuple[
 
 
 def _shipped(config: dict[str, Any], vit: VisionTransformer | None) -> dict[str, Any]:
-    """The preprocessing that belongs to the weights, under timm's names; None: there are no weights."""
-    if vit is None and not config.get("pretrained_cfg"):
-        return {}
-    own = config.get("pretrained_cfg") or (vit.pretrained_cfg if vit is not None else None) or {}
-    return {"crop_mode": "center", **own}
+    """The preprocessing that belongs to the weights, under timm's names; None: they are random, and anything fits."""
+    own = config.get("pretrained_cfg") or (vit.pretrained_cfg if vit is not None else None)
+    return {"crop_mode": "center", **own} if own else {"crop_pct": 1.0}
 
 
 def _preprocessing(source: ModelSource, shipped: Mapping[str, Any], vit: VisionTransformer) -> ImagePreprocessing:
@@ -282,11 +310,11 @@ def _preprocessing(source: ModelSource, shipped: Mapping[str, Any], vit: VisionT
         "mean": shipped.get("mean"),
         "std": shipped.get("std"),
         "interpolation": shipped.get("interpolation"),
-        "crop_fraction": shipped.get("crop_pct", 1.0),
+        "crop_fraction": shipped.get("crop_pct"),
         "resize": {"center": "shortest", "squash": "squash", "border": "longest"}.get(shipped.get("crop_mode", "")),
     }
     values = {key: value for key, value in values.items() if value is not None} | (source.preprocessing or {})
-    missing = [key for key in ("mean", "std", "interpolation", "resize") if key not in values]
+    missing = [key for key in ("mean", "std", "interpolation", "resize", "crop_fraction") if key not in values]
     if missing:
         raise ModelError(
             f"the model comes without its preprocessing ({', '.join(missing)})",
