@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -53,10 +53,17 @@ def write_model(
     files: Mapping[str, bytes],
     ties: Mapping[str, str] | None = None,
     overwrite: bool = False,
+    check: Callable[[TensorFile], None] | None = None,
 ) -> None:
-    """Write a model whose tensors are produced one at a time; see ``save_model``."""
+    """Write a model whose tensors are produced one at a time; see ``save_model``.
+
+    Args:
+        check: called with the tensors as they were written, before the folder appears; when it raises, nothing does.
+    """
     with new_folder(folder, kind="model", stage=provenance.stage, overwrite=overwrite) as partial:
         write_tensors(partial / WEIGHTS, entries, ties=ties)
+        if check is not None:
+            check(read_tensors(partial / WEIGHTS))
         write_bytes(partial / CONFIG, json_bytes(config.model_dump_json()))
         write_bytes(partial / PROVENANCE, json_bytes(provenance.model_dump_json()))
         write_bytes(partial / CARD, model_card(config, provenance).encode())
@@ -149,3 +156,8 @@ def load_tensors(model: Transformer, tensors: TensorFile, where: Path, stage: st
             fix=f"run the stage {stage!r} that wrote it again",
         )
     model.load_state_dict({name: tensors[name] for name in tensors}, strict=True, assign=True)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for alias, name in tensors.ties.items():  # one parameter again, so that training moves it once
+        if alias in parameters:
+            module, _, leaf = alias.rpartition(".")
+            setattr(model.get_submodule(module), leaf, parameters[name])

@@ -14,43 +14,44 @@ from compress.transformer.config import ModelConfig, Structure
 FIX = "fuse members that were pruned from one model"
 
 
-def check_configs(configs: Sequence[ModelConfig], names: Sequence[str]) -> None:
-    """Raise ``ModelError`` when labels, preprocessing or architecture differ; the message names both members."""
+def check_members(configs: Sequence[ModelConfig], states: Sequence[TensorFile], names: Sequence[str]) -> None:
+    """Compare members before any work: what they are for, the shape of every tensor, and how they are built.
+
+    Raises:
+        ModelError: naming both members, and the tensor and its shapes where these differ.
+    """
     first = configs[0]
-    for name, config in zip(names[1:], configs[1:], strict=True):
+    for name, config in zip(names, configs, strict=True):
         if config.structure.members > 1:
             raise ModelError("is fused already", where=name, fix=FIX)
-        for part in ("labels", "preprocessing", "backbone", "dtype"):
-            if getattr(config, part) != getattr(first, part):
-                raise ModelError(f"{part} differs from that of {names[0]}", where=name, fix=FIX)
+        _require_same(("labels",), config, first, name, names[0])
+    for name, state in zip(names[1:], states[1:], strict=True):
+        _require_same_shapes(state, states[0], name, names[0])
+    for name, config in zip(names, configs, strict=True):
+        _require_same(("preprocessing", "backbone", "dtype", "temperature"), config, first, name, names[0])
         if config.structure.original_heads != first.structure.original_heads:
             raise ModelError(f"the heads of the original model differ from {names[0]}", where=name, fix=FIX)
 
 
-def check_shapes(states: Sequence[TensorFile], names: Sequence[str]) -> None:
-    """Compare every tensor that fusing will average or stack, before any work.
+def _require_same(parts: Sequence[str], config: ModelConfig, first: ModelConfig, name: str, first_name: str) -> None:
+    for part in parts:
+        if getattr(config, part) != getattr(first, part):
+            raise ModelError(f"{part} differs from that of {first_name}", where=name, fix=FIX)
 
-    Raises:
-        ModelError: naming the tensor, the members and both shapes.
-    """
-    first = states[0]
-    for name, state in zip(names[1:], states[1:], strict=True):
-        different = sorted(set(first) ^ set(state))
-        if different:
-            raise ModelError(f"tensor {different[0]} is in one of {names[0]} and {name} only", where=name, fix=FIX)
-        for tensor in first:
-            if ".attention." in tensor:
-                continue  # follows from the kept heads, which may differ
-            if first.shape(tensor) != state.shape(tensor):
-                raise ModelError(
-                    f"tensor {tensor} is {state.shape(tensor)}, in {names[0]} {first.shape(tensor)}",
-                    where=name,
-                    fix=FIX,
-                )
+
+def _require_same_shapes(state: TensorFile, first: TensorFile, name: str, first_name: str) -> None:
+    """Every tensor that fusing averages or stacks; those of attentions follow from the kept heads, which may differ."""
+    different = sorted(set(first) ^ set(state))
+    if different:
+        raise ModelError(f"tensor {different[0]} is in one of {first_name} and {name} only", where=name, fix=FIX)
+    for tensor in first:
+        if ".attention." not in tensor and first.shape(tensor) != state.shape(tensor):
+            what = f"tensor {tensor} is {state.shape(tensor)}, in {first_name} {first.shape(tensor)}"
+            raise ModelError(what, where=name, fix=FIX)
 
 
 def parting_layer(structures: Sequence[Structure], states: Sequence[Mapping[str, Tensor]], *, own_mlp: bool) -> int:
-    """The first layer that cannot be shared: other heads, other attention weights, or (with ``own_mlp``) another MLP."""
+    """The first layer that cannot be shared: other heads, attention weights, or (with ``own_mlp``) another MLP."""
     layers = len(structures[0].original_heads)
     for layer in range(layers):
         if any(structure.kept_heads[layer] != structures[0].kept_heads[layer] for structure in structures):

@@ -18,7 +18,7 @@ from compress.artifact.store import WEIGHTS, load_tensors, read_config, read_fil
 from compress.artifact.tensors import TensorFile, read_tensors
 from compress.backbones.registry import build_skeleton
 from compress.errors import ModelError, SelfCheckError
-from compress.fusion.agreement import check_configs, check_shapes, parting_layer, same_elsewhere
+from compress.fusion.agreement import check_members, parting_layer, same_elsewhere
 from compress.fusion.merge import fused_entries
 from compress.fusion.options import Fuse
 from compress.transformer.config import ModelConfig, Structure
@@ -85,7 +85,8 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
         SelfCheckError: the result disagrees with the separate members; nothing is written.
 
     Source: Hydra Ensembles, arXiv 2510.18358, section 3. The trunk that members share is computed once, which changes
-    no result. Tensors are merged one at a time: beside the mapped files, one output tensor is in memory.
+    no result. Tensors are merged and written one at a time, and the self-check reads the written file: beside mapped
+    files, one tensor and one forward pass are in memory.
     """
     options = options or Fuse()
     pruned, out = Path(pruned), Path(out)
@@ -97,17 +98,27 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     skeletons = [build_skeleton(member.config, member.files) for member in members]
     fused = build_skeleton(config, members[0].files)
     entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
-    _announce_memory(members, sum(torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries))
-    if exact:
-        fused.load_state_dict({entry.name: entry.load() for entry in entries}, strict=True, assign=True)
+    _announce_memory(members, [torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries])
+
+    def check(written: TensorFile) -> None:
+        load_tensors(fused, written, out / WEIGHTS, "fuse")
         _self_check(fused, [_loaded(skeleton, member) for skeleton, member in zip(skeletons, members, strict=True)])
+
     provenance = Provenance(
         stage="fuse",
         options=options.model_dump(mode="json"),
         parents=(manifest.digest,),
         notes={"branch_layer": config.structure.branch_layer, "exact": exact},
     )
-    write_model(config, entries, out, provenance, files=members[0].files, overwrite=overwrite)
+    write_model(
+        config,
+        entries,
+        out,
+        provenance,
+        files=members[0].files,
+        overwrite=overwrite,
+        check=check if exact else None,
+    )
     return FuseResult(out, len(members), config.structure.branch_layer, exact)
 
 
@@ -132,9 +143,8 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
             where=", ".join(names),
             fix="pass --allow-different-parents if meant",
         )
-    check_configs([member.config for member in members], names)
     states = [member.state for member in members]
-    check_shapes(states, names)
+    check_members([member.config for member in members], states, names)
     structures = [member.config.structure for member in members]
     branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
     kept = tuple(
@@ -148,19 +158,22 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
         branch_layer=branch if len(members) > 1 else 0,
         mlp=options.mlp,
     )
-    return members[0].config.model_copy(update={"structure": structure})
+    return members[0].config.model_copy(update={"structure": structure, "abstention": None})
 
 
-def _announce_memory(members: Sequence[_Member], output_bytes: int) -> None:
+def _announce_memory(members: Sequence[_Member], output_bytes: Sequence[int]) -> None:
+    """Log the peak before any tensor is read; ``output_bytes`` is the size of each tensor of the result."""
     stored = sum(
         torch.Size(member.state.shape(name)).numel() * member.state.dtype(name).itemsize
         for member in members
         for name in member.state
     )
     log.info(
-        "fuse: reads %.0f MB of mapped members, needs %.0f MB of memory and %.0f MB of disk for the result",
-        stored / 1e6, output_bytes / 1e6, output_bytes / 1e6,
-    )  # fmt: skip
+        "fuse: maps %.1f MB of members, needs up to %.1f MB of memory for a tensor and its parts, writes %.1f MB",
+        stored / 1e6,
+        2 * max(output_bytes) / 1e6,
+        sum(output_bytes) / 1e6,
+    )
 
 
 def _loaded(skeleton: Transformer, member: _Member) -> Transformer:

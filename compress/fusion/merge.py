@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from compress.artifact.tensors import TensorEntry
+from compress.artifact.tensors import TensorEntry, TensorFile
 from compress.errors import ModelError
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import select_heads
@@ -34,10 +34,12 @@ def average(tensors: Sequence[Tensor], name: str) -> Tensor:
     total = torch.zeros_like(first, dtype=torch.promote_types(first.dtype, torch.float32))
     for tensor in tensors:
         total += tensor
-    return (total / len(tensors)).to(first.dtype)
+    return total.div_(len(tensors)).to(first.dtype)
 
 
-def fused_entries(fused: Transformer, members: Sequence[Transformer], states: Sequence[State]) -> Iterator[TensorEntry]:
+def fused_entries(
+    fused: Transformer, members: Sequence[Transformer], states: Sequence[TensorFile]
+) -> Iterator[TensorEntry]:
     """Every tensor of the fused model; ``states`` are read when an entry is loaded, one name at a time.
 
     Args:
@@ -47,7 +49,7 @@ def fused_entries(fused: Transformer, members: Sequence[Transformer], states: Se
     """
     for name, expected in fused.state_dict().items():
         yield TensorEntry(
-            name, states[0][name].dtype, tuple(expected.shape), _loader(name, expected, fused, members, states)
+            name, states[0].dtype(name), tuple(expected.shape), _loader(name, expected, fused, members, states)
         )
 
 

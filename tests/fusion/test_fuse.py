@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.case import Case
+from tiny.hf_cases import encoder_case
+from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
 from compress.artifact.folder import new_folder
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import load_model, save_model
-from compress.errors import ArtifactError, CompressError, ModelError
+from compress.errors import ArtifactError, CompressError, ModelError, SelfCheckError
 from compress.fusion.fuse import fuse
 from compress.fusion.options import Fuse
 from compress.pruning.options import Prune
@@ -182,6 +184,30 @@ def two_members(case: Case) -> list[Transformer]:
     return [prune_heads(case.model, [(0, 1), (1, 2), (0, 3)]), prune_heads(case.model, [(0, 2), (1, 3), (0, 1)])]
 
 
+@pytest.mark.parametrize("name", ONE_PER_FAMILY)
+def test_members_that_keep_four_two_and_one_heads_fuse_exactly(name: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    kept = [(0, 1, 2, 3), (1, 3), (2,)]
+    separate = [prune_heads(case.model, [(0, 1, 2), own, own[::-1][:1]]) for own in kept]
+    fuse(save_set(separate, tmp_path / "pruned"), tmp_path / "fused")
+    model = load_model(tmp_path / "fused")
+    assert model.structure.branch_layer == 1
+    assert model.layers[1].attention.slots == 4, "the two others are padded"
+    assert_members_equal(model, separate, case)
+    saved = sum(count_parameters(layer.attention) for layer in model.layers[1:])
+    assert saved == sum(count_parameters(layer.attention) for member in separate for layer in member.layers[1:])
+
+
+def test_a_width_that_the_number_of_members_does_not_divide(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    assert case.model.layers[0].attention.width % 5
+    separate = [prune_heads(case.model, [(0, 1, 2), (own % 4,), (0, 1 + own % 3)]) for own in range(5)]
+    fuse(save_set(separate, tmp_path / "pruned"), tmp_path / "fused")
+    model = load_model(tmp_path / "fused")
+    assert model.members(case.inputs).shape[0] == 5
+    assert_members_equal(model, separate, case)
+
+
 def test_members_of_different_parents_are_refused_unless_meant(tmp_path: Path) -> None:
     folder = save_set(two_members(CASES["timm plain"]()), tmp_path / "pruned", ["one", "other"])
     with pytest.raises(ModelError, match=r"different models.*--allow-different-parents"):
@@ -203,6 +229,40 @@ def test_members_with_other_labels_or_shapes_are_refused_by_name(tmp_path: Path)
     )
     with pytest.raises(ModelError, match=r"patch_embed\.proj\.weight is \(24, 1, 4, 4\), in member-0 \(24, 3, 4, 4\)"):
         fuse(save_set([first, narrow], tmp_path / "shapes"), tmp_path / "fused")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 50}, r"member-1: tensor .*word_embeddings\.weight is \(50, 24\), in member-0 \(40, 24\)"),
+        ({"intermediate_size": 56}, r"member-1: tensor layers\.0\.mlp\.input\.bias is \(56,\), in member-0 \(48,\)"),
+        ({"num_hidden_layers": 2}, r"member-1: tensor layers\.2\..* is in one of member-0 and member-1 only"),
+        ({"hidden_act": "relu"}, "member-1: backbone differs from that of member-0"),
+    ],
+)
+def test_members_of_other_vocabularies_and_widths_are_refused_by_tensor(
+    change: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    first, other = CASES["bert"]().model, encoder_case(BertForSequenceClassification, **change).model
+    with pytest.raises(ModelError, match=message):
+        fuse(save_set([first, other], tmp_path / "pruned"), tmp_path / "fused")
+    assert not (tmp_path / "fused").exists()
+
+
+def test_a_fused_model_is_no_member(tmp_path: Path) -> None:
+    first, second = two_members(CASES["timm plain"]())
+    fuse(save_set([first, second], tmp_path / "pruned"), tmp_path / "fused")
+    with pytest.raises(ModelError, match="member-0: is fused already"):
+        fuse(save_set([load_model(tmp_path / "fused"), first], tmp_path / "mixed"), tmp_path / "again")
+
+
+def test_the_self_check_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from compress.fusion import merge
+
+    monkeypatch.setattr(merge, "select_heads", lambda tensor, *_: tensor.flip(1))
+    with pytest.raises(SelfCheckError, match="the fused members differ from the separate ones"):
+        fuse(save_set(two_members(CASES["timm plain"]()), tmp_path / "pruned"), tmp_path / "fused")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pruned"]
 
 
 def test_fuse_refuses_anything_less_than_a_complete_set(tmp_path: Path) -> None:
