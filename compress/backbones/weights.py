@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,11 @@ log = logging.getLogger(__name__)
 PICKLED = (".pt", ".pth", ".bin")
 FOLDER_NAMES = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 INDEX_NAMES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+# What torch's unpickler raises on bytes that are cut off, changed, or no pickle at all.
+UNREADABLE = (
+    pickle.UnpicklingError, RuntimeError, EOFError, AttributeError, LookupError, ValueError, TypeError, AssertionError,
+    OverflowError, struct.error,
+)  # fmt: skip
 WRAPPERS = ("module.", "_orig_mod.", "model.")
 NESTED = ("state_dict", "model_state_dict", "model")
 
@@ -56,31 +62,47 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
             return read_weights(folder / name)
     for name in INDEX_NAMES:
         if (folder / name).exists():
-            shards = sorted(set(json.loads((folder / name).read_text(encoding="utf-8"))["weight_map"].values()))
             state: dict[str, Tensor] = {}
-            for shard in shards:
-                state.update(read_weights(folder / Path(shard).name))
+            for shard in _shards(folder / name):
+                state.update(read_weights(folder / shard))
             return state
     raise ModelError(
         "the folder holds no weights", where=str(folder), fix=f"expected one of {', '.join(FOLDER_NAMES + INDEX_NAMES)}"
     )
 
 
+def _shards(index: Path) -> list[str]:
+    """The files beside an index that it names."""
+    try:
+        return sorted(
+            {Path(shard).name for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ModelError(f"not a readable index of weights ({error})", where=str(index), fix="fetch it again") from None
+
+
 def _read_pickled(path: Path) -> Mapping[str, Tensor]:
     fix = "save a state dict (torch.save(model.state_dict(), ...)) or safetensors"
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
-        detail = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+    except OSError as error:
+        raise ModelError(f"cannot be read ({error.strerror or error})", where=str(path), fix="check the file") from None
+    except UNREADABLE as error:
+        detail = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
         raise ModelError(
-            f"holds more than tensors, or is damaged ({detail}); nothing was unpickled", where=str(path), fix=fix
+            f"holds more than tensors, or is damaged ({detail if detail.isprintable() else ascii(detail)}); "
+            "nothing was unpickled",
+            where=str(path),
+            fix=fix,
         ) from None
     for key in NESTED:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
             log.info("%s: weights taken from %r", path, key)
             loaded = loaded[key]
             break
-    if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
+    if not isinstance(loaded, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in loaded.items()
+    ):
         raise ModelError("does not hold a state dict of tensors", where=str(path), fix=fix)
     return loaded
 
