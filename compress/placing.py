@@ -28,3 +28,15 @@ def frozen(model: nn.Module) -> Iterator[None]:
     finally:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(wanted[name])
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every part is in evaluation mode inside the block; afterwards each is as it was."""
+    before = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training

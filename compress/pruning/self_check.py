@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from compress.errors import SelfCheckError
+from compress.placing import evaluating
 from compress.transformer.cost import count_parameters, head_parameters
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
@@ -35,7 +36,7 @@ def check_pruned(original: Transformer, pruned: Transformer, inputs: Inputs, nam
         gate = torch.tensor([[float(head in kept) for head in present]])
         gates.append(gate.to(before.attention.qkv.weight.device))
         predicted += (len(present) - len(kept)) * head_parameters(before.attention)
-    with torch.inference_mode():
+    with evaluating(original), evaluating(pruned), torch.inference_mode():
         expected, found = original.members(inputs, gates=gates), pruned.members(inputs)
     removed = count_parameters(original) - count_parameters(pruned)
     if removed != predicted:

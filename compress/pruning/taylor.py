@@ -13,7 +13,7 @@ from compress.data.base import Dataset
 from compress.data.batches import batches
 from compress.distributed import processes
 from compress.errors import ModelError
-from compress.placing import frozen, to_device
+from compress.placing import evaluating, frozen, to_device
 from compress.progress import progress
 from compress.runtime import Runtime
 from compress.transformer.combine import combine_logits
@@ -24,8 +24,8 @@ def taylor_samples(model: Transformer, dataset: Dataset, runtime: Runtime) -> tu
     """``I_(l,h)(x) = |dL(x)/dξ_(l,h)|`` for every sample x, with a gate ξ = 1 on every head's context vector.
 
     One backward pass per batch gives per-sample values, because the gates have a batch axis. Parameters need no
-    gradient and get none, whether they are frozen or not. Autocast in ``runtime.dtype``; the loss is float32.
-    Several processes share the batches; each gets the scores of all samples.
+    gradient and get none, whether they are frozen or not, in training or in evaluation mode. Autocast in
+    ``runtime.dtype``; the loss is float32. Several processes share the batches; each gets the scores of all samples.
 
     Args:
         model: a single model (M = 1).
@@ -49,11 +49,11 @@ def taylor_samples(model: Transformer, dataset: Dataset, runtime: Runtime) -> tu
 def _score(model: Transformer, dataset: Dataset, part: Sequence[int], runtime: Runtime) -> list[list[Tensor]]:
     """Per batch of the samples ``part`` and per layer, ``(B, n_l)``."""
     device, dtype = runtime.torch_device(), runtime.torch_dtype()
-    model = model.to(device).eval()
+    model = model.to(device)
     total = -(-len(part) // runtime.batch_size)
     found: list[list[Tensor]] = []
     autocast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-    with frozen(model), torch.enable_grad():
+    with evaluating(model), frozen(model), torch.inference_mode(False), torch.enable_grad():
         steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=part)
         for batch in progress(steps, "score heads", total):
             inputs, labels = to_device(batch.inputs, device), batch.labels.to(device)

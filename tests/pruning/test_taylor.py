@@ -8,19 +8,24 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from timm.models.vision_transformer import VisionTransformer
 from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.case import Case
+from tiny.timm_cases import vit_case
 
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.sequence import SequenceDataset
 from compress.errors import DataError, ModelError
 from compress.pruning.baselines import magnitude_samples, random_samples
+from compress.pruning.options import Prune
 from compress.pruning.scores import HeadScores
+from compress.pruning.selection import select
+from compress.pruning.self_check import check_pruned
 from compress.pruning.taylor import taylor_samples
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import keep_heads
+from compress.transformer.surgery import keep_heads, prune_heads
 
 CPU = Runtime(device="cpu", batch_size=4)
 
@@ -74,10 +79,36 @@ def test_scores_do_not_depend_on_the_batch_size_or_on_frozen_parameters() -> Non
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_scoring_works_inside_no_grad() -> None:
-    with torch.no_grad():
-        scores = taylor_samples(CASES["timm plain"]().model, pictures(2), CPU)
-    assert all(bool((own > 0).any()) for own in scores)
+def words(model: Transformer) -> Dataset:
+    labels = model.labels
+    return SequenceDataset(["a cat", "two dogs", "no fish"], "text", class_names=labels, labels=[0, 1, 2])
+
+
+@pytest.mark.parametrize("name", ["timm plain", "open_clip image", "open_clip image own attention", "open_clip text"])
+def test_scores_are_equal_in_training_evaluation_and_without_gradients(name: str) -> None:
+    """Libraries' fused kernels and hooks depend on these modes; the project's attention does not."""
+    model = CASES[name]().model
+    data = words(model) if model.config.preprocessing.kind == "text" else pictures(3, classes=len(model.labels))
+    data = SequenceDataset([data[i].value for i in range(3)], data.kind, class_names=model.labels, labels=[0, 1, 2])
+    expected = taylor_samples(model.eval(), data, CPU)
+    assert all(bool((own > 0).any()) for own in expected)
+    found = [taylor_samples(model.train(), data, CPU)]
+    assert model.training, "left as it was"
+    assert model.layers[0].attention.training
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            found.append(taylor_samples(model.eval(), data, CPU))
+    for scores in found:
+        assert all(torch.equal(own, other) for own, other in zip(scores, expected, strict=True))
+
+
+def test_scores_of_a_model_with_dropout_do_not_depend_on_chance() -> None:
+    model = vit_case(VisionTransformer, drop_rate=0.5, attn_drop_rate=0.5, proj_drop_rate=0.5).model.train()
+    first, second = (taylor_samples(model, pictures(3), CPU) for _ in range(2))
+    assert all(torch.equal(own, other) for own, other in zip(first, second, strict=True))
+    kept = [(0, 1), (2,), (1, 3)]
+    assert check_pruned(model, prune_heads(model, kept), CASES["timm plain"]().inputs, "copy") < 1e-5
+    assert model.training
 
 
 def test_a_loss_that_does_not_reach_a_layer_is_an_error_that_names_it() -> None:
@@ -99,6 +130,34 @@ def test_a_nan_weight_is_an_error_that_names_layer_and_head() -> None:
         model.layers[1].attention.qkv.weight[0, 0, 0] = float("nan")
     with pytest.raises(ModelError, match="layer 0, head slot 0 is not finite"):
         HeadScores(taylor_samples(model, pictures(2), CPU), "taylor", "model")
+
+
+def test_an_overflow_of_half_precision_is_an_error_and_float32_is_the_cure() -> None:
+    model = CASES["timm plain"]().model
+    with torch.no_grad():
+        model.head.classifier.weight.mul_(1e6)
+    with pytest.raises(ModelError, match="layer 0, head slot 0 is not finite .* score in float32"):
+        HeadScores(taylor_samples(model, pictures(2), Runtime(device="cpu", dtype="float16")), "taylor", "model")
+    HeadScores(taylor_samples(model, pictures(2), CPU), "taylor", "model")
+
+
+@pytest.mark.parametrize("method", ["taylor", "magnitude"])
+def test_of_duplicated_heads_the_lowest_stays(method: str) -> None:
+    model = CASES["timm plain"]().model
+    with torch.no_grad():
+        for layer in model.layers:
+            attention = layer.attention
+            for part in (attention.qkv.weight[0], attention.qkv.bias[0]):
+                heads = part.view(3, attention.slots, attention.head_width, -1)
+                heads.copy_(heads[:, 2:3].expand_as(heads).clone())
+            output = attention.output.weight[0].view(attention.width, attention.slots, -1)
+            output.copy_(output[:, 2:3].expand_as(output).clone())
+    samples = taylor_samples(model, pictures(4), CPU) if method == "taylor" else magnitude_samples(model)
+    scores = HeadScores(samples, method, "model")
+    for scope in ("layer", "global"):
+        chosen = select(scores, Prune(members=1, keep=2, scope=scope))
+        assert all(slots[0] == 0 for slots in chosen.slots[0])
+    assert select(scores, Prune(members=1, keep=2)).slots[0] == ((0, 1),) * 3
 
 
 def test_an_empty_calibration_set_is_an_error() -> None:
