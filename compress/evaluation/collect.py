@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from compress.data.base import Dataset, require_kind
 from compress.distributed import processes
 from compress.evaluation.predictions import ColumnCollector, Columns
+from compress.evaluation.stored.rows import LogitRows
 from compress.evaluation.subject import Subject
 from compress.inference.forward import answers
 from compress.runtime import Runtime
@@ -27,7 +28,9 @@ class Collected:
     lengths: Counter[int] = field(default_factory=Counter)
 
 
-def collect(subject: Subject, dataset: Dataset, runtime: Runtime, label: str) -> Collected:
+def collect(
+    subject: Subject, dataset: Dataset, runtime: Runtime, label: str, rows: LogitRows | None = None
+) -> Collected:
     """Predict every sample of ``dataset``; an empty set gives empty columns.
 
     Several processes share the batches, each as a single process would make it; every one gets all columns.
@@ -37,11 +40,12 @@ def collect(subject: Subject, dataset: Dataset, runtime: Runtime, label: str) ->
         dataset: labelled in the order of the model's classes, or unlabelled.
         runtime: device, number format, batch size.
         label: title of the progress bar.
+        rows: where the logits are kept as well; for a single process only.
     """
     require_kind(dataset, subject.models[0].config.preprocessing.kind)
     team = processes(runtime.torch_device())
     part = team.part(len(dataset), runtime.batch_size)
-    parts = team.together(lambda: _predict(subject, dataset, part, runtime, label))
+    parts = team.together(lambda: _predict(subject, dataset, part, runtime, label, rows))
     collector, lengths = parts[0]
     for other, more in parts[1:]:
         collector.extend(other)
@@ -50,7 +54,7 @@ def collect(subject: Subject, dataset: Dataset, runtime: Runtime, label: str) ->
 
 
 def _predict(
-    subject: Subject, dataset: Dataset, part: Sequence[int], runtime: Runtime, label: str
+    subject: Subject, dataset: Dataset, part: Sequence[int], runtime: Runtime, label: str, rows: LogitRows | None
 ) -> tuple[ColumnCollector, Counter[int]]:
     """The reduced predictions and the lengths of the samples ``part``."""
     collector = ColumnCollector()
@@ -58,5 +62,7 @@ def _predict(
     for batch in answers(subject.module, subject.models[0], dataset, runtime, label, indices=part):
         lengths.update(batch.lengths)
         collector.add(batch.logits, batch.labels, batch.ids)
+        if rows is not None:
+            rows.add(batch.logits)
     collector.reduce()
     return collector, lengths

@@ -2,58 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import nn
 
-from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, open_dataset, require_kind
-from compress.data.batches import batches
+from compress.data.corruptions.registry import chosen_corruptions
 from compress.data.labels import align_labels
-from compress.errors import DataError, ModelError
+from compress.distributed import processes
+from compress.errors import DataError, ModelError, UsageError
+from compress.evaluation.baselines.opening import Opening
+from compress.evaluation.baselines.specification import Baseline
 from compress.evaluation.collect import collect
+from compress.evaluation.costs import measure_costs
 from compress.evaluation.environment import current_environment
 from compress.evaluation.evaluation import Evaluation
-from compress.evaluation.gates import check_gates, parse_gates
-from compress.evaluation.intervals import bootstrap
-from compress.evaluation.latency import Latency, measure_latency
-from compress.evaluation.measurement import measure
-from compress.evaluation.metrics.registry import Metric, catalogue
+from compress.evaluation.gates import parse_gates
+from compress.evaluation.metrics.registry import catalogue
 from compress.evaluation.options import Evaluate
-from compress.evaluation.predictions import Predictions
+from compress.evaluation.predictions import Columns, Predictions
 from compress.evaluation.report.folder import check_report_folder
-from compress.evaluation.result import Cost, DataSummary, EvaluationResult, Interval, ModelResult, Resampling
-from compress.evaluation.subject import Subject, open_subject
-from compress.placing import to_device
+from compress.evaluation.result import EvaluationResult, ShiftPoint
+from compress.evaluation.shift import collect_shift
+from compress.evaluation.stored.schema import TEST
+from compress.evaluation.stored.write import PredictionStore, stored_predictions
+from compress.evaluation.subject import Subject
+from compress.evaluation.summary import evaluated, summarise, summary_of
 from compress.runtime import Runtime
+
+Given = str | Path | nn.Module | Baseline
 
 
 def evaluate(
-    models: Mapping[str, str | Path | nn.Module],
+    models: Mapping[str, Given],
     *,
     data: str | Dataset,
     ood: Mapping[str, str | Dataset] | None = None,
     options: Evaluate | None = None,
     runtime: Runtime | None = None,
     baselines: Collection[str] = (),
+    calibration: str | Dataset | None = None,
     report: str | Path | None = None,
+    predictions: str | Path | None = None,
+    overwrite: bool = False,
 ) -> EvaluationResult:
     """Measure accuracy, calibration, detection of foreign inputs, diversity and cost.
 
     Args:
         models: by name; an artifact folder, the folder of pruned members (their probabilities are averaged), any
-            reference of ``open_model``, or a loaded model. The first one is what the others are compared with.
+            reference of ``open_model``, a loaded model, or a baseline (``"deep_ensemble:a,b"``, ``"mc_dropout:a"``, see
+            ``compress.evaluation.baselines``). The first one is what the others are compared with.
         data: labelled test set.
         ood: sets that a model should notice, by name; labels are not used.
         options: see ``Evaluate``.
         runtime: device, number format, batch size.
         baselines: names of models that are there for comparison only: gates pass them over.
+        calibration: labelled set on which the baseline ``temperature`` fits.
         report: folder for a page with pictures; an earlier report there is replaced.
+        predictions: folder for the logits of every member on every set, see ``evaluate_stored``.
+        overwrite: replace predictions that are there.
 
     Raises:
         UsageError: a gate that names an unknown metric or model, before anything is computed.
@@ -61,7 +71,20 @@ def evaluate(
     """
     if report is not None:
         check_report_folder(Path(report))
-    evaluation = run_evaluation(models, data=data, ood=ood, options=options, runtime=runtime, baselines=baselines)
+    with contextlib.ExitStack() as stack:
+        store = None
+        if predictions is not None:
+            store = stack.enter_context(stored_predictions(Path(predictions), overwrite=overwrite))
+        evaluation = run_evaluation(
+            models,
+            data=data,
+            ood=ood,
+            options=options,
+            runtime=runtime,
+            baselines=baselines,
+            calibration=calibration,
+            store=store,
+        )
     if report is not None:
         # Matplotlib is imported only where there is something to draw.
         from compress.evaluation.report.write import write_report
@@ -71,54 +94,99 @@ def evaluate(
 
 
 def run_evaluation(
-    models: Mapping[str, str | Path | nn.Module],
+    models: Mapping[str, Given],
     *,
     data: str | Dataset,
     ood: Mapping[str, str | Dataset] | None = None,
     options: Evaluate | None = None,
     runtime: Runtime | None = None,
     baselines: Collection[str] = (),
+    calibration: str | Dataset | None = None,
+    store: PredictionStore | None = None,
 ) -> Evaluation:
     """``evaluate`` without a report, with the per-sample evidence that ``write_report`` needs."""
     options, runtime = options or Evaluate(), runtime or Runtime()
-    foreign = {name: open_dataset(given) if isinstance(given, str) else given for name, given in (ood or {}).items()}
-    known = catalogue(foreign)
+    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    test = _opened(data)
+    corruptions = chosen_corruptions(options.shift, test.kind)
+    known = catalogue(foreign, corruptions)
     gates = parse_gates(options.fail_if, metrics=known, models=models)
-    test = open_dataset(data) if isinstance(data, str) else data
-    subjects = [open_subject(name, given, runtime) for name, given in models.items()]
+    opening = Opening(runtime, options, None if calibration is None else _opened(calibration))
+    subjects = [opening.subject(name, given) for name, given in models.items()]
     test = _aligned(test, subjects)
-    predictions, lengths = _predict(subjects, test, foreign, runtime)
-    spread = bootstrap(predictions, known, seed=options.seed) if options.intervals else None
-    timing = _time(subjects, test, options, runtime) if options.latency else {}
-    batch = min(options.latency_batch, len(test))
-    results = [
-        _result(
-            subject,
-            predictions[subject.name],
-            known,
-            _cost(subject, lengths[subject.name], timing.get(subject.name), batch),
-            {} if spread is None else spread.intervals[subject.name],
-            {} if spread is None else spread.differences.get(subject.name, {}),
-            baseline=subject.name in baselines,
-        )
-        for subject in subjects
-    ]
-    result = EvaluationResult(
-        data=_summary(test),
-        ood={name: _summary(dataset) for name, dataset in foreign.items()},
+    running = _Running(subjects, runtime, store)
+    predictions = running.predict(test, foreign)
+    shift = running.shift(test, corruptions, options.seed)
+    costs = measure_costs(subjects, test, running.lengths, options, runtime)
+    found = [evaluated(subject, predictions[subject.name], costs[subject.name], baselines) for subject in subjects]
+    if store is not None:
+        store.finish(found, subjects[0].models[0].labels, runtime.dtype)
+    result = summarise(
+        found,
+        data=summary_of(test),
+        ood={name: summary_of(dataset) for name, dataset in foreign.items()},
+        shift=shift,
+        known=known,
+        gates=gates,
+        options=options,
         environment=current_environment(runtime.torch_device(), runtime.dtype),
-        latency_batch=batch if options.latency else None,
-        resampling=None if spread is None else Resampling(resamples=spread.resamples, seed=options.seed),
-        models=tuple(results),
-        failed_gates=check_gates(gates, results),
+        latency_batch=min(options.latency_batch, len(test)) if options.latency else None,
     )
     return Evaluation(
         result,
         predictions,
         test,
-        original_heads={subject.name: subject.models[0].structure.original_heads for subject in subjects},
+        original_heads={model.name: model.original_heads for model in found},
         folders={subject.name: subject.folder for subject in subjects if subject.folder is not None},
     )
+
+
+class _Running:
+    """The forward passes of one evaluation.
+
+    Args:
+        subjects: the models.
+        runtime: device, number format, batch size.
+        store: where logits are kept; None when they are not.
+
+    Attributes:
+        lengths: by the model's name, how many test inputs had how many real tokens; empty for images.
+    """
+
+    def __init__(self, subjects: Sequence[Subject], runtime: Runtime, store: PredictionStore | None) -> None:
+        if store is not None and processes(runtime.torch_device()).count > 1:
+            raise UsageError(
+                "predictions are kept by a single process", where="--predictions", fix="run without a launcher"
+            )
+        self._subjects = {subject.name: subject for subject in subjects}
+        self._runtime, self._store = runtime, store
+        self.lengths: dict[str, Counter[int]] = {}
+
+    def predict(self, test: Dataset, foreign: Mapping[str, Dataset]) -> dict[str, Predictions]:
+        """The columns of every model on the test set and on the foreign sets."""
+        found = {}
+        for name, subject in self._subjects.items():
+            inside = self._columns(name, TEST, test)
+            outside = {key: self._columns(name, f"ood/{key}", dataset) for key, dataset in foreign.items()}
+            found[name] = Predictions(inside, outside, subject.kept_heads, subject.branch_layer)
+        return found
+
+    def shift(self, test: Dataset, corruptions: Iterable[str], seed: int) -> tuple[ShiftPoint, ...]:
+        """Accuracy and calibration of every model under every corruption."""
+        return collect_shift(list(self._subjects), test, corruptions, self._columns, seed)
+
+    def _columns(self, model: str, name: str, dataset: Dataset) -> Columns:
+        rows = None if self._store is None else self._store.rows(model, name, dataset)
+        collected = collect(self._subjects[model], dataset, self._runtime, f"{model}: {name}", rows)
+        if self._store is not None:
+            self._store.identify(name, collected.columns)
+        if name == TEST:
+            self.lengths[model] = collected.lengths
+        return collected.columns
+
+
+def _opened(data: str | Dataset) -> Dataset:
+    return open_dataset(data) if isinstance(data, str) else data
 
 
 def _aligned(test: Dataset, subjects: Sequence[Subject]) -> Dataset:
@@ -136,82 +204,3 @@ def _aligned(test: Dataset, subjects: Sequence[Subject]) -> Dataset:
                     fix="compare models of one task",
                 )
     return align_labels(test, first.labels)
-
-
-def _predict(
-    subjects: Sequence[Subject], test: Dataset, foreign: Mapping[str, Dataset], runtime: Runtime
-) -> tuple[dict[str, Predictions], dict[str, Counter[int]]]:
-    predictions, lengths = {}, {}
-    for subject in subjects:
-        inside = collect(subject, test, runtime, f"{subject.name}: test")
-        outside = {
-            name: collect(subject, dataset, runtime, f"{subject.name}: {name}").columns
-            for name, dataset in foreign.items()
-        }
-        predictions[subject.name] = Predictions(inside.columns, outside, subject.kept_heads, subject.branch_layer)
-        lengths[subject.name] = inside.lengths
-    return predictions, lengths
-
-
-def _time(subjects: Sequence[Subject], test: Dataset, options: Evaluate, runtime: Runtime) -> dict[str, Latency]:
-    """Interleaved latencies of one batch of the test set's first samples."""
-    device, dtype = runtime.torch_device(), runtime.torch_dtype()
-    few = range(min(options.latency_batch, len(test)))
-    calls = {}
-    for subject in subjects:
-        batch = next(iter(batches(test, preprocessor(subject.models[0]), batch_size=len(few), indices=few)))
-        calls[subject.name] = partial(subject.module, to_device(batch.inputs, device, dtype))
-    with torch.inference_mode():
-        return measure_latency(calls, device=device)
-
-
-def _cost(subject: Subject, lengths: Counter[int], latency: Latency | None, batch: int) -> Cost:
-    """Parameters, bytes, FLOPs over the evaluated inputs' real lengths, and time."""
-    if lengths:
-        sizes = sorted(lengths)
-        flops = np.repeat([float(subject.flops(size)) for size in sizes], [lengths[size] for size in sizes])
-        mean, low, high = float(flops.mean()), float(np.quantile(flops, 0.05)), float(np.quantile(flops, 0.95))
-    else:
-        mean = low = high = float(subject.flops(None))
-    return Cost(
-        params=subject.parameters,
-        bytes=subject.bytes_on_disk,
-        flops=mean,
-        flops_p05=low,
-        flops_p95=high,
-        latency=latency,
-        throughput=None if latency is None else batch / latency.median_ms * 1000,
-    )
-
-
-def _result(
-    subject: Subject,
-    predictions: Predictions,
-    known: Mapping[str, Metric],
-    cost: Cost,
-    intervals: Mapping[str, Interval],
-    differences: Mapping[str, Interval],
-    *,
-    baseline: bool,
-) -> ModelResult:
-    measured = measure(predictions, known.values())
-    return ModelResult(
-        name=subject.name,
-        kind=subject.kind,
-        reference=subject.reference,
-        digest=None if subject.manifest is None else subject.manifest.digest,
-        members=subject.members,
-        baseline=baseline,
-        metrics={name: measurement.value for name, measurement in measured.items()},
-        reasons={name: measurement.reason for name, measurement in measured.items() if measurement.reason is not None},
-        intervals=dict(intervals),
-        differences=dict(differences),
-        cost=cost,
-    )
-
-
-def _summary(dataset: Dataset) -> DataSummary:
-    classes = None if dataset.class_names is None else len(dataset.class_names)
-    return DataSummary(
-        reference=dataset.reference, fingerprint=dataset.fingerprint, samples=len(dataset), classes=classes
-    )

@@ -72,6 +72,13 @@ class FailedGate(Options):
     message: str = Field(description="One line for the user.")
 
 
+class PassedGate(Options):
+    """One gate that one model passed."""
+
+    gate: str = Field(description="The gate as written.")
+    model: str = Field(description="The model that passed it.")
+
+
 def parse_gates(texts: Iterable[str], *, metrics: Collection[str], models: Collection[str]) -> tuple[Gate, ...]:
     """Parse gates before anything is computed.
 
@@ -92,16 +99,36 @@ def check_gates(gates: Iterable[Gate], models: Sequence[ModelResult]) -> tuple[F
     A gate whose metric, or whose limit, has no value fails: what was not measured is not known to be good.
     """
     by_name = {model.name: model for model in models}
-    tested = [model for model in models if not model.baseline] or list(models)
     failures = []
     for gate in gates:
-        subjects = tested if gate.subject is None else [by_name[gate.subject]]
         reference = None if gate.limit.model is None else by_name[gate.limit.model]
-        others = [model for model in subjects if model is not reference]
+        others = _tested(gate, models)
         if reference is not None and not others:
             failures.append(_failure(gate, reference, None, None, "there is no other model to compare with"))
         failures.extend(failure for model in others if (failure := _test(gate, model, reference)) is not None)
     return tuple(failures)
+
+
+def passed_gates(
+    gates: Iterable[Gate], models: Sequence[ModelResult], failed: Iterable[FailedGate]
+) -> tuple[PassedGate, ...]:
+    """The gates that ``check_gates`` found nothing wrong with, one entry per gate and model, in order."""
+    wrong = {(failure.gate, failure.model) for failure in failed}
+    return tuple(
+        PassedGate(gate=gate.text, model=model.name)
+        for gate in gates
+        for model in _tested(gate, models)
+        if (gate.text, model.name) not in wrong
+    )
+
+
+def _tested(gate: Gate, models: Sequence[ModelResult]) -> list[ModelResult]:
+    """The models that a gate is about: its own, or all that are no baseline, without the one it compares with."""
+    if gate.subject is not None:
+        tested = [model for model in models if model.name == gate.subject]
+    else:
+        tested = [model for model in models if not model.baseline] or list(models)
+    return [model for model in tested if model.name != gate.limit.model]
 
 
 def _parse(text: str, metrics: Collection[str], models: Collection[str]) -> Gate:

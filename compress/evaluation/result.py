@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
 from compress.errors import UsageError
 from compress.evaluation.environment import Environment
-from compress.evaluation.gates import FailedGate
+from compress.evaluation.gates import FailedGate, PassedGate
 from compress.evaluation.latency import Latency
 from compress.evaluation.metrics.registry import catalogue
 from compress.options import Options
@@ -73,8 +73,13 @@ class Cost(Options):
     flops_p05: FiniteFloat | None = Field(None, ge=0, description="5th percentile over the inputs.")
     flops_p95: FiniteFloat | None = Field(None, ge=0, description="95th percentile over the inputs.")
     throughput: FiniteFloat | None = Field(None, ge=0, description="Inputs per second.")
-    peak_mb: FiniteFloat | None = Field(None, ge=0, description="Peak memory of a forward pass, MB.")
+    peak_mb: FiniteFloat | None = Field(
+        None, ge=0, description="Weights and what a forward pass of one batch adds at its peak, MB (10^6 bytes)."
+    )
+    energy_j: FiniteFloat | None = Field(None, ge=0, description="Energy per input, J, as codecarbon estimates it.")
+    co2_g: FiniteFloat | None = Field(None, ge=0, description="CO2 per input, grams, from the same estimate.")
     latency: Latency | None = Field(None, description="Time of one batch.")
+    reasons: dict[str, str] = Field(default_factory=dict, description="Why a cost that was asked for is null.")
 
     def value(self, name: str) -> float | None:
         """The cost behind a metric name without ``cost/``; ``latency_ms`` is the median."""
@@ -92,6 +97,9 @@ class ModelResult(Options):
     reference: str = Field("", description="What was opened, as the user wrote it.")
     digest: str | None = Field(None, description="Hash of the artifact; null for a model that is none.")
     members: int = Field(1, ge=1)
+    settings: dict[str, FiniteFloat] = Field(
+        default_factory=dict, description="What a baseline chose: temperature; passes and dropout_rate."
+    )
     baseline: bool = Field(False, description="Evaluated for comparison only; gates pass it over.")
     metrics: dict[str, FiniteFloat | None] = Field(default_factory=dict)
     reasons: dict[str, str] = Field(default_factory=dict, description="Why a metric is null.")
@@ -111,8 +119,9 @@ class ModelResult(Options):
     def value(self, name: str) -> tuple[float | None, str | None]:
         """A metric's or cost's value, or ``None`` and the reason."""
         if name.startswith("cost/"):
-            value = self.cost.value(name.removeprefix("cost/"))
-            return value, None if value is not None else "not measured"
+            cost = name.removeprefix("cost/")
+            value = self.cost.value(cost)
+            return value, None if value is not None else self.cost.reasons.get(cost, "not measured")
         return self.metrics.get(name), self.reasons.get(name, "not computed")
 
     def within_noise(self) -> tuple[str, ...]:
@@ -140,6 +149,7 @@ class EvaluationResult(Options):
         (), description="By corruption, then severity, then model; empty when no shift was asked for."
     )
     failed_gates: tuple[FailedGate, ...] = ()
+    passed_gates: tuple[PassedGate, ...] = ()
 
     @model_validator(mode="after")
     def _unique_names(self) -> EvaluationResult:

@@ -18,6 +18,7 @@ from compress.runtime import Runtime
 from compress.transformer.config import Structure
 from compress.transformer.cost import count_cost, count_parameters
 from compress.transformer.ensemble import Ensemble
+from compress.transformer.mc_dropout import MonteCarloDropout
 from compress.transformer.model import Transformer
 
 
@@ -27,30 +28,43 @@ class Subject:
 
     Attributes:
         name: its name in the table.
-        module: a ``Transformer`` or an ``Ensemble`` of them, on the device and in the number format of the run.
+        module: a ``Transformer``, or several or several passes together; on the device and in the number format of
+            the run.
         reference: how the user named it.
         manifest: of the artifact; None for a model that is none.
         folder: of the artifact.
+        parts: what a baseline was put together from.
+        baseline: the word of the baseline that it is; empty for a model.
+        settings: what the baseline chose, such as a temperature.
+        passes: forward passes per prediction.
     """
 
     name: str
-    module: Transformer | Ensemble
+    module: Transformer | Ensemble | MonteCarloDropout
     reference: str = ""
     manifest: Manifest | None = None
     folder: Path | None = None
+    parts: tuple[Subject, ...] = ()
+    baseline: str = ""
+    settings: dict[str, float] = field(default_factory=dict)
+    passes: int = 1
     _flops: dict[int | None, int] = field(default_factory=dict)
 
     @property
     def models(self) -> Sequence[Transformer]:
         """The transformers inside."""
-        return [self.module] if isinstance(self.module, Transformer) else list(self.module.models)
+        if isinstance(self.module, Transformer):
+            return [self.module]
+        return [model for model in self.module.models if isinstance(model, Transformer)]
 
     @property
     def kind(self) -> str:
-        """single, pruned, members (separate models) or fused."""
-        if isinstance(self.module, Ensemble):
+        """single, pruned, members (separate models), fused, or the word of a baseline."""
+        if self.baseline:
+            return self.baseline
+        if len(self.models) > 1:
             return "members"
-        structure = self.module.structure
+        structure = self.models[0].structure
         if structure.members > 1:
             return "fused"
         whole = Structure.original(structure.original_heads).kept_heads == structure.kept_heads
@@ -59,7 +73,7 @@ class Subject:
     @property
     def members(self) -> int:
         """M, the number of predictions that are averaged."""
-        return sum(model.structure.members for model in self.models)
+        return self.passes * sum(model.structure.members for model in self.models)
 
     @property
     def kept_heads(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -82,7 +96,10 @@ class Subject:
 
     @property
     def bytes_on_disk(self) -> int | None:
-        """Size of the artifact's files, those of its members included; None for a model that is no artifact."""
+        """Size of the artifacts' files, those of members included; None when a model is no artifact."""
+        if self.parts:
+            sizes = [part.bytes_on_disk for part in self.parts]
+            return None if None in sizes else sum(size for size in sizes if size is not None)
         if self.manifest is None or self.folder is None:
             return None
         parts = [self.manifest, *(read_manifest(self.folder / member) for member in self.manifest.members)]
@@ -91,7 +108,7 @@ class Subject:
     def flops(self, length: int | None) -> int:
         """FLOPs of one input of ``length`` tokens, or of the model's own size."""
         if length not in self._flops:
-            self._flops[length] = sum(count_cost(model, length=length).flops for model in self.models)
+            self._flops[length] = self.passes * sum(count_cost(model, length=length).flops for model in self.models)
         return self._flops[length]
 
 

@@ -66,9 +66,14 @@ def _columns(result: EvaluationResult) -> list[_Column]:
         short = _shorten(name, _LONGEST_SET)
         columns.append(_Column(short, "AUROC ↑", f"ood/{name}/auroc", _share))
         columns.append(_Column(short, "FPR95 ↓", f"ood/{name}/fpr95", _share))
+    if result.shift:
+        columns.append(_Column("shifted", "acc. ↑", "shift/accuracy", _share))
+        columns.append(_Column("shifted", "ECE ↓", "shift/ece", _share))
     columns.append(_Column("members", "disagree", "div/disagreement", _share))
     columns.append(_Column("params", "↓", "cost/params", _quantity))
     columns.append(_Column("FLOPs", "↓", "cost/flops", _quantity))
+    columns.append(_Column("peak MB", "↓", "cost/peak_mb", _three_digits))
+    columns.append(_Column("J/input", "↓", "cost/energy_j", _three_digits))
     columns.append(_Column("latency ms ↓", "[quartiles]", "cost/latency_ms", _three_digits))
     # A column of dashes is worth its place for quality, where the reason matters, but not for what was not asked for.
     return [column for column in columns if not column.metric.startswith(("div/", "cost/")) or _any(result, column)]
@@ -122,6 +127,8 @@ def _conventions(result: EvaluationResult) -> str:
         parts.append(
             "OOD is the positive class, score 1 − max probability, FPR95 at the first threshold with TPR ≥ 0.95"
         )
+    if result.corruptions:
+        parts.append(f"shifted: mean over {', '.join(result.corruptions)} at severities 1 to 5")
     timed = next((model.cost.latency for model in result.models if model.cost.latency is not None), None)
     if timed is not None:
         batch = f"batch {result.latency_batch}, " if result.latency_batch else ""

@@ -12,6 +12,7 @@ from torch import Tensor
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, require_kind
 from compress.data.batches import batches
+from compress.errors import DataError
 from compress.placing import to_device
 from compress.progress import progress
 from compress.runtime import Runtime
@@ -77,6 +78,26 @@ def answers(
         with torch.inference_mode():
             logits = module.members(to_device(batch.inputs, device, dtype))
         yield Answers(logits, batch.labels, batch.ids, token_lengths(batch.inputs))
+
+
+def all_answers(
+    module: Answering, model: Transformer, dataset: Dataset, runtime: Runtime, label: str
+) -> tuple[Tensor, Tensor]:
+    """The logits ``(M, N, K)`` float32 and labels ``(N,)`` of a labelled set, on the CPU; see ``answers``.
+
+    Memory grows with M · N · K: for calibration sets of thousands of samples.
+
+    Raises:
+        DataError: as ``answers``; or there is no sample.
+    """
+    logits, labels = [], []
+    for batch in answers(module, model, dataset, runtime, label):
+        if batch.labels is not None:
+            logits.append(batch.logits.cpu().float())
+            labels.append(batch.labels)
+    if not labels:
+        raise DataError("there is no labelled sample", where=dataset.reference, fix="give labelled data")
+    return torch.cat(logits, dim=1), torch.cat(labels)
 
 
 def token_lengths(inputs: Inputs) -> list[int]:

@@ -74,10 +74,17 @@ def keep_heads(attention: Attention, kept: Heads) -> Attention:
     return pruned.train(attention.training)
 
 
+def reconfigured(model: Transformer, config: ModelConfig) -> Transformer:
+    """The same modules, shared, under another configuration of the same structure."""
+    same = Transformer(model.stem, list(model.layers), model.head, config=config, order=model.order, files=model.files)
+    return same.train(model.training)
+
+
 def prune_heads(model: Transformer, kept_heads: Sequence[Heads]) -> Transformer:
     """A single model that keeps ``kept_heads[layer]``; its attentions are new, all else is shared with ``model``."""
     structure = model.structure.model_copy(update={"kept_heads": tuple((tuple(heads),) for heads in kept_heads)})
-    config = model.config.model_copy(update={"structure": structure})
+    # A threshold of abstention belongs to the heads that it was fitted with.
+    config = model.config.model_copy(update={"structure": structure, "abstention": None})
     layers = [
         with_attention(layer, keep_heads(layer.attention, heads))
         for layer, heads in zip(model.layers, kept_heads, strict=True)

@@ -125,7 +125,9 @@ _COST = (
     Metric("cost/flops_p95", "lower", "FLOPs", "95th percentile over the inputs, analytic", scope="cost"),
     Metric("cost/latency_ms", "lower", "ms", "median time of one batch", scope="cost"),
     Metric("cost/throughput", "higher", "inputs/s", "inputs per second", scope="cost"),
-    Metric("cost/peak_mb", "lower", "MB", "peak memory of a forward pass", scope="cost"),
+    Metric("cost/peak_mb", "lower", "MB", "weights and peak of a forward pass", scope="cost"),
+    Metric("cost/energy_j", "lower", "J", "energy per input, estimated", scope="cost"),
+    Metric("cost/co2_g", "lower", "g", "CO2 per input, estimated", scope="cost"),
 )
 
 

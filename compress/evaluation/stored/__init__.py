@@ -1,0 +1,1 @@
+"""Predictions on disk, from which metrics, gates, ensembles and reports are computed again without any model."""

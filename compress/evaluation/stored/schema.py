@@ -1,0 +1,75 @@
+"""``predictions.json``: what the tensors of a predictions folder are.
+
+The tensors of a set, in ``predictions.safetensors``, N samples, M members, K classes:
+
+==========================  ============================================================================
+``SET/logits/MODEL``        ``(M, N, K)`` float32, the logits of every member
+``SET/labels``              ``(N,)`` int64, class numbers; absent for an unlabelled set
+``SET/ids``                 ``(bytes,)`` uint8, the samples' names in UTF-8, one after the other
+``SET/id_ends``             ``(N,)`` int64, where each name ends
+==========================  ============================================================================
+
+SET is ``test``, ``ood/NAME`` or ``shift/CORRUPTION/SEVERITY``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from compress.evaluation.result import Cost, DataSummary
+from compress.options import Options
+from compress.runtime import DType
+
+DESCRIPTION = "predictions.json"
+TENSORS = "predictions.safetensors"
+TEST = "test"
+
+
+class StoredModel(Options):
+    """One model whose predictions are stored; see ``ModelResult``."""
+
+    name: str
+    kind: str
+    digest: str | None = None
+    members: int = Field(ge=1)
+    baseline: bool = False
+    settings: dict[str, FiniteFloat] = Field(default_factory=dict)
+    kept_heads: tuple[tuple[tuple[int, ...], ...], ...] = Field(
+        description="[layer][member], by their number in the original model."
+    )
+    original_heads: tuple[int, ...] = Field(description="Heads per layer before any was pruned.")
+    branch_layer: int = Field(0, ge=0)
+    cost: Cost = Field(description="What was counted; what was measured differs from run to run and is not stored.")
+
+
+class StoredPredictions(Options):
+    """The content of ``predictions.json``; the same in every run, so no times and no absolute paths."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    schema_id: Literal["compress/predictions"] = Field("compress/predictions", alias="schema")
+    schema_version: Literal[1] = 1
+    labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
+    dtype: DType = Field(description="Number format of the forward passes.")
+    sets: dict[str, DataSummary] = Field(description="The sets: test, ood/NAME, shift/CORRUPTION/SEVERITY.")
+    models: tuple[StoredModel, ...] = Field(min_length=1)
+
+    @property
+    def ood(self) -> dict[str, DataSummary]:
+        """The out-of-distribution sets by their name."""
+        return {name.removeprefix("ood/"): data for name, data in self.sets.items() if name.startswith("ood/")}
+
+    @property
+    def shifts(self) -> tuple[tuple[str, int], ...]:
+        """The corruptions and severities, in order."""
+        parts = (name.split("/") for name in self.sets if name.startswith("shift/"))
+        return tuple((corruption, int(severity)) for _, corruption, severity in parts)
+
+
+def portable(summary: DataSummary) -> DataSummary:
+    """The same without an absolute path."""
+    path = Path(summary.reference)
+    return summary.model_copy(update={"reference": path.name}) if path.is_absolute() else summary
