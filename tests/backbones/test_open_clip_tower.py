@@ -19,6 +19,8 @@ from safetensors.torch import save_file
 from tiny.open_clip_cases import LABELS, TEMPLATES, TEXTS, random_clip, tiny_config
 from torch import nn
 
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import save_model
 from compress.backbones.open_clip_preprocessing import image_preprocessing
 from compress.backbones.open_clip_source import build_clip, resolve
 from compress.backbones.open_clip_tower import ADAPTER, take_apart
@@ -28,6 +30,7 @@ from compress.backbones.registry import build_skeleton, preprocessor
 from compress.backbones.source import ModelSource
 from compress.data.images import image_preprocessor
 from compress.errors import CompressError, ModelError, UnsupportedModelError
+from compress.opening import open_model
 from compress.transformer.config import ModelConfig
 from compress.transformer.model import Transformer
 
@@ -110,6 +113,25 @@ def test_quick_gelu_is_in_the_artifact(folder: Path) -> None:
         assert (reopened(model)(images) - model(images)).abs().max() == 0
         plain = ADAPTER.open(source(folder, arguments={"quick_gelu": False}))
         assert (plain(images) - model(images)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("tower", ["image", "text"])
+def test_embeddings_of_a_quick_gelu_artifact_reloaded_by_path_are_the_librarys(
+    folder: Path, tower: str, tmp_path: Path, no_network: None
+) -> None:
+    library = open_clip.create_model(f"local-dir:{folder}").eval()
+    opened = open_model(f"open_clip:{folder}", labels=LABELS, arguments={"tower": tower})
+    save_model(opened, tmp_path / "artifact", Provenance(stage="prune"))
+    model = open_model(tmp_path / "artifact")
+    inputs = preprocessor(model)(photos() if tower == "image" else list(TEXTS))
+    with torch.no_grad():
+        found = model.head.features(model.run_layers(model.embed(inputs)))
+        expected = (
+            library.encode_image(inputs, normalize=True)
+            if tower == "image"
+            else library.encode_text(inputs["input_ids"], normalize=True)
+        )
+    assert (found - expected).abs().max() < 1e-5
 
 
 def test_reopened_model_keeps_its_preprocessing(folder: Path) -> None:

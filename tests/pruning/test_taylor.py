@@ -136,7 +136,7 @@ def test_an_overflow_of_half_precision_is_an_error_and_float32_is_the_cure() -> 
     model = CASES["timm plain"]().model
     with torch.no_grad():
         model.head.classifier.weight.mul_(1e6)
-    with pytest.raises(ModelError, match="layer 0, head slot 0 is not finite .* score in float32"):
+    with pytest.raises(ModelError, match=r"layer 0, head slot 0 is not finite .* score in float32"):
         HeadScores(taylor_samples(model, pictures(2), Runtime(device="cpu", dtype="float16")), "taylor", "model")
     HeadScores(taylor_samples(model, pictures(2), CPU), "taylor", "model")
 
