@@ -16,11 +16,14 @@ from pathlib import Path
 import pytest
 import torch
 from tiny.all_cases import CASES, ONE_PER_FAMILY
+from tiny.hf_folder import LABELS, TEXTS, save_library, save_tokenizer
 
 from compress.artifact.folder import verify_folder
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import load_model, read_config, save_model
+from compress.backbones.registry import preprocessor
 from compress.errors import ArtifactError
+from compress.opening import open_model
 from compress.transformer.config import FORMAT_VERSION
 from compress.transformer.surgery import prune_heads
 
@@ -64,6 +67,47 @@ def test_a_fresh_process_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         expected = pruned(case.inputs).double()
     assert torch.equal(torch.tensor(json.loads(fresh.stdout), dtype=torch.float64), expected)
+
+
+def test_a_text_model_is_complete_on_an_empty_machine(tmp_path: Path) -> None:
+    """Tokenizer, labels and preprocessing are in the folder: from texts to named classes, with nothing else at hand."""
+    save_library(tmp_path / "origin")
+    save_tokenizer(tmp_path / "origin")
+    opened = open_model(tmp_path / "origin")
+    save_model(prune_heads(opened, [(0, 3), (1,), (0, 1, 2)]), tmp_path / "out", PRUNE)
+    pruned = load_model(tmp_path / "out")
+    with torch.inference_mode():
+        expected = pruned(preprocessor(pruned)(TEXTS)).double()
+    shutil.rmtree(tmp_path / "origin")
+    moved = shutil.move(tmp_path / "out", tmp_path / "déplacé 移动")
+    code = (
+        "import sys, json, torch, compress; from compress.backbones.registry import preprocessor;"
+        "torch.set_grad_enabled(False); model = compress.load(sys.argv[1]);"
+        "logits = model(preprocessor(model)(json.loads(sys.argv[2])));"
+        "print(json.dumps([model.labels, logits.double().tolist()]))"
+    )
+    fresh = subprocess.run(
+        [sys.executable, "-c", code, str(moved), json.dumps(TEXTS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")},
+        cwd=tmp_path,
+    )
+    labels, logits = json.loads(fresh.stdout)
+    assert tuple(labels) == tuple(LABELS.values())
+    assert torch.equal(torch.tensor(logits, dtype=torch.float64), expected)
+
+
+def test_tied_parameters_are_one_parameter_again(tmp_path: Path) -> None:
+    case = CASES["timm plain"]()
+    case.model.layers[1].norm1 = case.model.layers[0].norm1
+    save_model(case.model, tmp_path / "out", PRUNE)
+    loaded = load_model(tmp_path / "out")
+    assert loaded.layers[1].norm1.weight is loaded.layers[0].norm1.weight
+    assert len(list(loaded.parameters())) == len(list(case.model.parameters()))
+    with torch.inference_mode():
+        assert torch.equal(loaded(case.inputs), case.model(case.inputs))
 
 
 def test_equal_models_give_equal_bytes_and_readable_files(tmp_path: Path) -> None:
@@ -126,6 +170,19 @@ def test_a_newer_format_is_refused_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["[]", "{", "null", '{"format_version": "x"}', '{"a": ' * 5000, "\x00"])
 def test_a_configuration_that_makes_no_sense_is_an_error_of_the_artifact(content: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ArtifactError, match="is not a valid configuration"):
+        read_config(tmp_path)
+
+
+def test_a_configuration_without_preprocessing_is_refused(tmp_path: Path) -> None:
+    save_model(CASES["timm plain"]().model, tmp_path / "out", PRUNE)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    for change in ({"preprocessing": None}, {"preprocessing": {"kind": "image", "size": [16, 16], "channels": 3}}):
+        (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(ArtifactError, match="is not a valid configuration"):
+            read_config(tmp_path)
+    del config["preprocessing"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ArtifactError, match="is not a valid configuration"):
         read_config(tmp_path)
 
