@@ -27,6 +27,9 @@ DESCRIPTION = "predictions.json"
 TENSORS = "predictions.safetensors"
 TEST = "test"
 
+FOLDER = "predictions"
+"""Where a recipe's eval stage keeps them, within its own folder."""
+
 
 class StoredModel(Options):
     """One model whose predictions are stored; see ``ModelResult``."""

@@ -11,7 +11,6 @@ import torch
 
 from compress.artifact.durable import write_bytes
 from compress.artifact.folder import new_folder
-from compress.artifact.store import json_bytes
 from compress.artifact.tensors import TensorEntry, write_tensors
 from compress.data.base import Dataset
 from compress.evaluation.costs import counted
@@ -95,7 +94,7 @@ def stored_predictions(target: Path, *, overwrite: bool = False) -> Iterator[Pre
         store = PredictionStore(waiting)
         yield store
         write_tensors(partial / TENSORS, store.entries())
-        write_bytes(partial / DESCRIPTION, json_bytes(store.description.model_dump_json(by_alias=True)))
+        write_bytes(partial / DESCRIPTION, (store.description.model_dump_json(by_alias=True, indent=2) + "\n").encode())
         shutil.rmtree(waiting)
 
 
