@@ -9,8 +9,8 @@ INSTALLED := $(VENV)/.installed
 demo: $(INSTALLED)  ## prune, fuse and evaluate a small ViT on real digits
 	$(BIN)/compress run digits
 
-test: $(INSTALLED)  ## the default test suite
-	$(BIN)/python -m pytest
+test: $(INSTALLED)  ## the default test suite, one process per core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(INSTALLED)  ## the long checks: wheel in an empty environment, real data, many kills
 	$(BIN)/python -m pytest -m slow --run-slow
