@@ -26,9 +26,11 @@ def installed_versions() -> dict[str, str]:
 class Provenance(Options):
     """How an artifact was made; no times, latencies or absolute paths, so equal runs give equal files."""
 
-    stage: str
+    stage: str = Field(description="The stage that wrote the artifact.")
     options: dict[str, Any] = Field(default_factory=dict, description="The stage's options as they were resolved.")
     parents: tuple[str, ...] = Field((), description="Hashes of the models that it was made from.")
-    data_fingerprint: str | None = None
+    data_fingerprint: str | None = Field(None, description="sha256 of the data that the stage read.")
     notes: dict[str, Any] = Field(default_factory=dict, description="What the stage measured about its own work.")
-    versions: dict[str, str] = Field(default_factory=installed_versions)
+    versions: dict[str, str] = Field(
+        default_factory=installed_versions, description="Installed packages that decide what a model computes."
+    )

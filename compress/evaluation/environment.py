@@ -21,7 +21,7 @@ _ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 class Environment(Options):
     """Where an evaluation ran."""
 
-    device: str
+    device: str = Field(description="Name of the device.")
     threads: int = Field(ge=1, description="CPU threads of one operation.")
     dtype: DType = Field(description="Number format of the forward passes; metrics are float64.")
     allocator: str = Field(description="Memory allocator of the process, with its tuning; matters on CPU.")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Latency(Options):
     """Spread of the time of one call, in milliseconds."""
 
-    median_ms: float = Field(ge=0)
-    q25_ms: float = Field(ge=0)
-    q75_ms: float = Field(ge=0)
+    median_ms: float = Field(ge=0, description="Median, ms.")
+    q25_ms: float = Field(ge=0, description="Lower quartile, ms.")
+    q75_ms: float = Field(ge=0, description="Upper quartile, ms.")
     n: int = Field(ge=1, description="Timed calls, after the warm-up.")
     device: str = Field(description="Device whose queue was synchronised before and after each call.")
     threads: int = Field(ge=1, description="CPU threads of one operation.")

@@ -27,8 +27,8 @@ CONVENTIONS = (
 class Interval(Options):
     """A percentile bootstrap interval."""
 
-    low: FiniteFloat
-    high: FiniteFloat
+    low: FiniteFloat = Field(description="Lower end, in the unit of the figure.")
+    high: FiniteFloat = Field(description="Upper end.")
 
     def contains(self, value: float) -> bool:
         """Whether the value lies in the closed interval."""
@@ -40,34 +40,34 @@ class DataSummary(Options):
 
     reference: str = Field(description="As the user wrote it.")
     fingerprint: str = Field(description="sha256 of content and labels.")
-    samples: int = Field(ge=0)
+    samples: int = Field(ge=0, description="Number of samples.")
     classes: int | None = Field(None, description="Number of classes; null for an unlabelled set.")
 
 
 class ShiftPoint(Options):
     """One model on the test set with one corruption at one severity; severity 0, the clean set, is in the metrics."""
 
-    model: str
+    model: str = Field(description="Its name in this result.")
     corruption: str = Field(description="Name of the corruption: noise, blur, ...")
     severity: int = Field(ge=1, le=5, description="1 (mild) to 5.")
-    accuracy: FiniteFloat | None
-    nll: FiniteFloat | None
-    ece: FiniteFloat | None
+    accuracy: FiniteFloat | None = Field(description="As cls/accuracy.")
+    nll: FiniteFloat | None = Field(description="As cls/nll.")
+    ece: FiniteFloat | None = Field(description="As cal/ece.")
     reasons: dict[str, str] = Field(default_factory=dict, description="Why a figure is null.")
 
 
 class Resampling(Options):
     """How the intervals were made."""
 
-    resamples: int = Field(ge=1)
-    level: float = Field(0.95, gt=0, lt=1)
-    seed: int = 0
+    resamples: int = Field(ge=1, description="Draws of the test set with replacement.")
+    level: float = Field(0.95, gt=0, lt=1, description="Probability that an interval is to cover.")
+    seed: int = Field(0, description="Seed of the draws.")
 
 
 class Cost(Options):
     """What a model costs; null where it was not measured."""
 
-    params: int | None = Field(None, ge=0)
+    params: int | None = Field(None, ge=0, description="Distinct parameters.")
     bytes: int | None = Field(None, ge=0, description="Size on disk.")
     flops: FiniteFloat | None = Field(None, ge=0, description="Analytic FLOPs per input, mean over the inputs.")
     flops_p05: FiniteFloat | None = Field(None, ge=0, description="5th percentile over the inputs.")
@@ -92,22 +92,24 @@ class Cost(Options):
 class ModelResult(Options):
     """Everything about one model of the call."""
 
-    name: str
+    name: str = Field(description="Its name in the call, unique.")
     kind: str = Field(description="single, pruned, members, fused, or a baseline's word.")
     reference: str = Field("", description="What was opened, as the user wrote it.")
     digest: str | None = Field(None, description="Hash of the artifact; null for a model that is none.")
-    members: int = Field(1, ge=1)
+    members: int = Field(1, ge=1, description="Predictions that are averaged.")
     settings: dict[str, FiniteFloat] = Field(
         default_factory=dict, description="What a baseline chose: temperature; passes and dropout_rate."
     )
     baseline: bool = Field(False, description="Evaluated for comparison only; gates pass it over.")
-    metrics: dict[str, FiniteFloat | None] = Field(default_factory=dict)
+    metrics: dict[str, FiniteFloat | None] = Field(
+        default_factory=dict, description="Every metric but costs, by name; null where it has no value."
+    )
     reasons: dict[str, str] = Field(default_factory=dict, description="Why a metric is null.")
-    intervals: dict[str, Interval] = Field(default_factory=dict)
+    intervals: dict[str, Interval] = Field(default_factory=dict, description="Of the headline metrics, by name.")
     differences: dict[str, Interval] = Field(
         default_factory=dict, description="Intervals of model - first model, paired."
     )
-    cost: Cost = Cost()
+    cost: Cost = Field(default_factory=Cost, description="What it costs; in gates ``cost/NAME``.")
 
     @model_validator(mode="after")
     def _reasons_for_nulls(self) -> ModelResult:
@@ -134,12 +136,12 @@ class EvaluationResult(Options):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    schema_id: Literal["compress/eval"] = Field("compress/eval", alias="schema")
-    schema_version: Literal[1] = 1
-    data: DataSummary
-    ood: dict[str, DataSummary] = Field(default_factory=dict)
-    conventions: str = CONVENTIONS
-    environment: Environment
+    schema_id: Literal["compress/eval"] = Field("compress/eval", alias="schema", description="Tells what the file is.")
+    schema_version: Literal[1] = Field(1, description="Grows when a field changes its meaning or goes.")
+    data: DataSummary = Field(description="The test set.")
+    ood: dict[str, DataSummary] = Field(default_factory=dict, description="Out-of-distribution sets, by name.")
+    conventions: str = Field(CONVENTIONS, description="How the figures are defined, in words.")
+    environment: Environment = Field(description="Where it ran.")
     latency_batch: int | None = Field(None, ge=1, description="Inputs per timed call.")
     resampling: Resampling | None = Field(None, description="Null when there are no intervals.")
     models: tuple[ModelResult, ...] = Field(
@@ -148,8 +150,8 @@ class EvaluationResult(Options):
     shift: tuple[ShiftPoint, ...] = Field(
         (), description="By corruption, then severity, then model; empty when no shift was asked for."
     )
-    failed_gates: tuple[FailedGate, ...] = ()
-    passed_gates: tuple[PassedGate, ...] = ()
+    failed_gates: tuple[FailedGate, ...] = Field((), description="Gates that hold, each per model; the exit code is 3.")
+    passed_gates: tuple[PassedGate, ...] = Field((), description="The other gates, each per model.")
 
     @model_validator(mode="after")
     def _unique_names(self) -> EvaluationResult:

@@ -40,10 +40,14 @@ class Structure(Options):
     """
 
     original_heads: tuple[int, ...] = Field(description="Heads per layer of the original model.")
-    kept_heads: tuple[tuple[tuple[int, ...], ...], ...]
-    members: int = Field(1, ge=1)
-    branch_layer: int = Field(0, ge=0)
-    mlp: Literal["averaged", "grouped"] = "averaged"
+    kept_heads: tuple[tuple[tuple[int, ...], ...], ...] = Field(
+        description="Per layer and group, the kept heads by their number in the original model, ascending."
+    )
+    members: int = Field(1, ge=1, description="M, the streams from the branch layer on.")
+    branch_layer: int = Field(0, ge=0, description="First layer with M streams; below it there is one.")
+    mlp: Literal["averaged", "grouped"] = Field(
+        "averaged", description="Whether the streams share one MLP per layer or each has its own."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Structure:
@@ -92,13 +96,13 @@ class Abstention(Options):
 class ModelConfig(Options):
     """The content of ``config.json``."""
 
-    format_version: int = FORMAT_VERSION
-    backbone: BackboneConfig
-    structure: Structure
+    format_version: int = Field(FORMAT_VERSION, description="Version of this file's format.")
+    backbone: BackboneConfig = Field(description="The original model, without its weights.")
+    structure: Structure = Field(description="What was kept, and where members part.")
     labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
-    preprocessing: Preprocessing = Field(discriminator="kind")
+    preprocessing: Preprocessing = Field(discriminator="kind", description="From a raw sample to the model's input.")
     temperature: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Every member's logits are divided by it; see the stage calibrate."
     )
     abstention: Abstention | None = Field(None, description="When to abstain; none before it was fitted.")
-    dtype: DType = "float32"
+    dtype: DType = Field("float32", description="Number format of the weights.")
