@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from compress.cli.output import columns, emit
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
+    MODEL_AND_DATA,
     data_options,
     json_option,
     model_details,
@@ -23,11 +23,11 @@ from compress.cli.shared_options import (
     output_options,
 )
 from compress.errors import UsageError
-from compress.pruning.options import Prune
+from compress.pruning.options import Prune, check_options
 from compress.runtime import Runtime
 
 if TYPE_CHECKING:
-    from compress.pruning.prune import PruneResult
+    from compress.pruning.result import PruneResult
 
 
 @click.command(
@@ -38,11 +38,15 @@ if TYPE_CHECKING:
         "compress prune timm:vit_base_patch16_224 --weights vit.safetensors -o pruned --data ./calibration --keep 0.33",
         "compress prune hf:./my-bert -o pruned --data reviews.csv --text-column text --label-column stars",
         "compress prune MODEL -o wider --data D --keep 8 --scores pruned/scores.safetensors",
+        "compress prune MODEL -o circuits --data D --ood FOREIGN --method circuit --branch-layer auto",
     ),
 )
 @click.argument("model")
 @data_options(
     "Labelled calibration set: a folder, table, idx file, builtin:NAME or hf:ID, with #SPLIT.", required=False
+)
+@section_option(
+    MODEL_AND_DATA, "--ood", metavar="DATA", help="Foreign validation set that circuits are searched with; no labels."
 )
 @model_options()
 @schema_options(Prune, "Pruning")
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
 def prune(
     model: str,
     data: str | None,
+    ood: str | None,
     scores: Path | None,
     out: Path,
     overwrite: bool,
@@ -71,8 +76,9 @@ def prune(
     MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit.
     """
     options, runtime = read_options(Prune, values), read_options(Runtime, values)
-    if data is None and scores is None and options.method == "taylor":
-        raise UsageError("taylor importance needs labelled data", where="--data", fix="pass --data, or --scores")
+    check_options(options, ood=ood is not None, scores=scores is not None)
+    if data is None and scores is None and options.method in ("taylor", "circuit"):
+        raise UsageError(f"{options.method} needs a calibration set", where="--data", fix="pass --data, or --scores")
 
     from compress.artifact.folder import check_target
     from compress.pruning.prune import prune as prune_model
@@ -82,26 +88,18 @@ def prune(
         open_given_model(model, model_details(values)),
         out,
         data=None if data is None else open_given_data(data, values),
+        ood=None if ood is None else open_given_data(ood, {**values, "label_column": None}),
         options=options,
         runtime=runtime,
         scores=scores,
         overwrite=overwrite,
     )
-    emit(_table(result, options), _plain(result), json_target)
+    emit(_table(result), {"schema": "compress/prune", "schema_version": 1, **result.to_plain()}, json_target)
 
 
-def _table(result: PruneResult, options: Prune) -> str:
+def _table(result: PruneResult) -> str:
     """A row per member: its size and how many heads its layers keep."""
     rows = [("", "parameters", "heads kept per layer"), ("original", f"{result.original_parameters:,}", "")]
     for member, (parameters, heads) in enumerate(zip(result.parameters, result.kept_heads, strict=True)):
         rows.append((f"member-{member}", f"{parameters:,}", " ".join(str(len(layer)) for layer in heads)))
-    pairs = [value for member, row in enumerate(result.overlap) for value in row[:member]]
-    notes = [f"written to {result.folder}"]
-    if pairs:
-        span = f"{min(pairs):.2f} to {max(pairs):.2f}"
-        notes.insert(0, f"overlap of two members' heads (Jaccard, from layer {options.branch_layer} on): {span}")
-    return "\n".join([*columns(rows, right=(1,)), *notes])
-
-
-def _plain(result: PruneResult) -> dict[str, Any]:
-    return {"schema": "compress/prune", "schema_version": 1, **asdict(result), "folder": str(result.folder)}
+    return "\n".join([*columns(rows, right=(1,)), *result.notes(), f"written to {result.folder}"])

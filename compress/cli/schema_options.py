@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -45,6 +45,32 @@ class CountOrFraction(click.ParamType):
         return number
 
 
+class CountOrWord(click.ParamType):
+    """A count, or one of a few words.
+
+    Args:
+        smallest: the lowest count.
+        words: the words.
+    """
+
+    def __init__(self, smallest: int, words: Collection[str]) -> None:
+        self._smallest, self._words = smallest, words
+        self.name = "|".join(["n", *words])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """An int when the text is one, else the word."""
+        if isinstance(value, int) or value in self._words:
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or number < self._smallest:
+            words = " nor ".join(self._words)
+            self.fail(f"{value!r} is neither a number from {self._smallest} on nor {words}", param, ctx)
+        return number
+
+
 def schema_options(
     schema: type[Options], section: str, *, skip: Collection[str] = (), defaults: bool = True
 ) -> Callable[[F], F]:
@@ -52,7 +78,7 @@ def schema_options(
 
     Args:
         schema: the schema; its fields are ``bool``, ``int``, ``float``, ``str``, ``Path``, ``Literal``,
-            ``int | float``, tuples of these (repeatable options), or one of these or None.
+            ``int | float``, ``int | Literal``, tuples of these (repeatable options), or one of these or None.
         section: heading on the help page.
         skip: fields without an option.
         defaults: whether options have the schema's defaults; without, an option that is not given is None.
@@ -122,9 +148,13 @@ def _typed(annotation: Any, metadata: list[Any], name: str) -> dict[str, Any]:
         metadata = [part for item in inner for part in (item.metadata if isinstance(item, FieldInfo) else [item])]
     if get_origin(annotation) is Literal:
         return {"type": click.Choice([str(choice) for choice in get_args(annotation)])}
-    members = {_bare(member) for member in get_args(annotation)} if _is_union(annotation) else {annotation}
+    parts = get_args(annotation) if _is_union(annotation) else (annotation,)
+    members = {_bare(member) for member in parts}
     if members == {int, float}:
         return {"type": CountOrFraction()}
+    words = [word for member in parts if get_origin(member) is Literal for word in get_args(member)]
+    if words and {member for member in members if get_origin(member) is not Literal} == {int}:
+        return {"type": CountOrWord(_lowest(parts), words)}
     if annotation is int:
         return {"type": _ranged(click.IntRange, click.INT, metadata), "metavar": "N"}
     if annotation is float:
@@ -134,6 +164,13 @@ def _typed(annotation: Any, metadata: list[Any], name: str) -> dict[str, Any]:
     if annotation is str:
         return {"type": click.STRING}
     raise TypeError(f"field {name!r}: there is no command option for {annotation}")
+
+
+def _lowest(parts: Iterable[Any]) -> int:
+    """The lower bound among the parts of a union; 0 without one."""
+    details = (detail for part in parts if get_origin(part) is Annotated for detail in get_args(part)[1:])
+    fields = (inner for detail in details for inner in (detail.metadata if isinstance(detail, FieldInfo) else [detail]))
+    return next((int(bound.ge) for bound in fields if isinstance(bound, annotated_types.Ge)), 0)
 
 
 def _ranged(range_type: Any, plain: click.ParamType, metadata: list[Any]) -> click.ParamType:

@@ -2,77 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from dataclasses import dataclass
+import os
 from pathlib import Path
-from typing import Any
 
-from compress.artifact.durable import write_bytes
 from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, new_folder
-from compress.artifact.provenance import Provenance
-from compress.artifact.store import PROVENANCE, json_bytes, save_model
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, open_dataset, require_kind
 from compress.data.batches import batches
 from compress.data.labels import align_labels
 from compress.distributed import processes
-from compress.errors import ModelError, UsageError
+from compress.errors import ArtifactError, ModelError, UsageError
 from compress.opening import open_model
 from compress.placing import to_device
 from compress.pruning.baselines import magnitude_samples, random_samples
-from compress.pruning.options import Prune
-from compress.pruning.scores import HeadScores, load_scores, save_scores
-from compress.pruning.selection import MemberHeads, select
-from compress.pruning.self_check import check_pruned
+from compress.pruning.branching import BranchCandidate, choose_branch
+from compress.pruning.chooser import HeadChooser, ScoreChooser
+from compress.pruning.circuit_chooser import CircuitChooser, searches_left
+from compress.pruning.circuit_scores import CircuitScores, load_circuit_scores
+from compress.pruning.members import Choice, write_members
+from compress.pruning.options import Prune, check_options, needs_labels
+from compress.pruning.result import PruneResult
+from compress.pruning.scores import HeadScores, load_scores
+from compress.pruning.selection import MemberHeads
 from compress.pruning.taylor import taylor_samples
 from compress.runtime import Runtime
-from compress.transformer.cost import count_parameters
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
-from compress.transformer.surgery import prune_heads
 
 log = logging.getLogger(__name__)
 SCORES = "scores.safetensors"
 SELF_CHECK_SAMPLES = 4
-
-
-@dataclass(frozen=True)
-class PruneResult:
-    """What ``prune`` wrote.
-
-    Attributes:
-        folder: the set of members.
-        kept_heads: ``kept_heads[member][layer]``, numbers in the original model.
-        overlap: pairwise Jaccard overlap from the branch layer on.
-        parameters: of every member.
-        original_parameters: of the model that was pruned.
-        largest_difference: the worst of the self-checks, relative to the largest logit.
-    """
-
-    folder: Path
-    kept_heads: tuple[tuple[tuple[int, ...], ...], ...]
-    overlap: tuple[tuple[float, ...], ...]
-    parameters: tuple[int, ...]
-    original_parameters: int
-    largest_difference: float
-
-    def table(self) -> str:
-        """A short text for the terminal."""
-        kept = 1 - sum(self.parameters) / len(self.parameters) / self.original_parameters
-        heads = [" ".join(str(len(heads)) for heads in member) for member in self.kept_heads]
-        lines = [f"{len(self.kept_heads)} members in {self.folder}, each with {kept:.1%} fewer parameters"]
-        lines += [f"  member-{number}   heads kept per layer  {counts}" for number, counts in enumerate(heads)]
-        if len(self.overlap) > 1:
-            largest = max(value for member, row in enumerate(self.overlap) for value in row[:member])
-            lines.append(f"  largest overlap of two members (Jaccard)  {largest:.2f}")
-        lines.append(f"  self-check against the masked original: largest difference {self.largest_difference:.0e}")
-        return "\n".join(lines)
-
-    def to_plain(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
 
 
 def prune(
@@ -80,6 +41,7 @@ def prune(
     out: str | Path,
     *,
     data: str | Dataset | None = None,
+    ood: str | Dataset | None = None,
     options: Prune | None = None,
     runtime: Runtime | None = None,
     scores: str | Path | None = None,
@@ -90,18 +52,24 @@ def prune(
     Args:
         model: see ``open_model``.
         out: folder to write: ``member-0`` …, ``scores.safetensors`` and a manifest that names them all.
-        data: labelled calibration set; not needed for magnitude, random, or with ``scores``.
+        data: labelled calibration set; not needed for magnitude, random, or with ``scores``. For circuits by the
+            objective ``ood`` it may be unlabelled.
+        ood: foreign validation set for circuits; its labels are not used. Keep another one for the evaluation.
         options: see ``Prune``.
         runtime: device, number format and batch size of the scoring.
-        scores: scores of an earlier run on the same model, to select again without a second pass.
+        scores: scores of an earlier run on the same model, to select again without a second pass. Circuits that they
+            do not hold are searched, when ``data`` are given.
         overwrite: replace an artifact that is there.
 
     Raises:
-        CompressError: a bad option, model, data set or place; nothing is written.
+        CompressError: a bad option, model, data set or place; nothing is written, except that the layers a circuit
+            search has done stay in a hidden file beside ``out``, from which the next call continues.
 
-    Source: Hydra Ensembles, arXiv 2510.18358; importance as in ``taylor_samples``.
+    Source: Hydra Ensembles, arXiv 2510.18358; importance as in ``taylor_samples``, circuits as in
+    ``compress.pruning.circuit``.
     """
     options, runtime, out = options or Prune(), runtime or Runtime(), Path(out)
+    check_options(options, ood=ood is not None, scores=scores is not None)
     team = processes(runtime.torch_device())
     team.on_main(lambda: check_target(out, overwrite=overwrite))
     model = open_model(model)
@@ -111,31 +79,69 @@ def prune(
             where=str(model.config.backbone.architecture),
             fix="prune first, then fuse",
         )
-    dataset = _calibration_set(data, model)
+    dataset = open_calibration(data, model, labelled=needs_labels(options))
+    foreign = open_foreign(ood, model)
     fingerprint = model_fingerprint(model)
-    if scores is not None:
-        heads = [layer.attention.slots for layer in model.layers]
-        found = load_scores(Path(scores), model=fingerprint, method=options.method, heads=heads)
-    else:
-        found = score_heads(model, dataset, options, runtime, fingerprint)
-    chosen = select(found, options)
-    _warn_when_alike(chosen, options)
+    chooser = open_chooser(
+        model, dataset, foreign, options, runtime, fingerprint=fingerprint, scores=scores, state=_search_state(out)
+    )
+    choice = _choose(chooser, model, dataset, foreign, options, runtime, fingerprint)
+    _warn_when_alike(choice.heads)
     names = [f"member-{member}" for member in range(options.members)]
 
     def write() -> PruneResult:
         with new_folder(out, kind="members", stage="prune", overwrite=overwrite, members=names) as partial:
-            inputs = _check_inputs(model, dataset)
-            result = _write_members(partial, out, model, chosen, options, fingerprint, found.data, inputs)
-            save_scores(found, partial / SCORES)
+            result = write_members(partial, out, model, choice, _check_inputs(model, dataset))
+            chooser.save(partial / SCORES)
+        chooser.finished()
         return result
 
     return team.on_main(write)
 
 
+def open_chooser(
+    model: Transformer,
+    dataset: Dataset | None,
+    foreign: Dataset | None,
+    options: Prune,
+    runtime: Runtime,
+    *,
+    fingerprint: str,
+    scores: str | Path | None = None,
+    state: Path | None = None,
+) -> HeadChooser:
+    """What chooses heads by ``options.method``; scores the heads, unless ``scores`` are given or a search will do it.
+
+    Args:
+        model: the single model, of that ``fingerprint``.
+        dataset: the calibration set.
+        foreign: the foreign validation set.
+        options: see ``Prune``.
+        runtime: device, number format, batch size.
+        fingerprint: of the model.
+        scores: file or folder of saved scores.
+        state: file for the state of circuit searches.
+
+    Raises:
+        UsageError: the method needs data and there are none.
+        ArtifactError: the scores are of another model, method or data.
+    """
+    heads = [layer.attention.slots for layer in model.layers]
+    if options.method == "circuit":
+        known = _known_circuits(dataset, foreign, runtime, fingerprint, scores, heads)
+        if state is not None and dataset is not None:
+            team = processes(runtime.torch_device())
+            known.searches.update(team.on_main(lambda: searches_left(state, known, heads=heads)))
+        return CircuitChooser(model, dataset, foreign, runtime, known, state)
+    if scores is not None:
+        return ScoreChooser(load_scores(Path(scores), model=fingerprint, method=options.method, heads=heads))
+    return ScoreChooser(score_heads(model, dataset, options, runtime, fingerprint))
+
+
 def score_heads(
     model: Transformer, dataset: Dataset | None, options: Prune, runtime: Runtime, fingerprint: str
 ) -> HeadScores:
-    """The importance of every head by ``options.method``.
+    """The importance of every head by taylor, magnitude or random.
 
     Raises:
         UsageError: the method needs data and there are none.
@@ -149,12 +155,77 @@ def score_heads(
     return HeadScores(taylor_samples(model, dataset, runtime), "taylor", fingerprint, dataset.fingerprint)
 
 
-def _calibration_set(data: str | Dataset | None, model: Transformer) -> Dataset | None:
+def open_calibration(data: str | Dataset | None, model: Transformer, *, labelled: bool) -> Dataset | None:
+    """The calibration set, its classes numbered as the model's; unlabelled only where that is enough."""
     if data is None:
         return None
     dataset = open_dataset(data) if isinstance(data, str) else data
     require_kind(dataset, model.config.preprocessing.kind)
-    return align_labels(dataset, model.labels)
+    return align_labels(dataset, model.labels) if labelled or dataset.labels is not None else dataset
+
+
+def open_foreign(ood: str | Dataset | None, model: Transformer) -> Dataset | None:
+    """The foreign validation set."""
+    if ood is None:
+        return None
+    dataset = open_dataset(ood) if isinstance(ood, str) else ood
+    require_kind(dataset, model.config.preprocessing.kind)
+    return dataset
+
+
+def _known_circuits(
+    dataset: Dataset | None,
+    foreign: Dataset | None,
+    runtime: Runtime,
+    fingerprint: str,
+    scores: str | Path | None,
+    heads: list[int],
+) -> CircuitScores:
+    """The circuits of saved scores, or none yet."""
+    given = None if scores is None else load_circuit_scores(Path(scores), model=fingerprint, heads=heads)
+    if dataset is None:
+        if given is None:
+            raise UsageError("circuits need a calibration set", where="--data", fix="pass --data, or --scores")
+        return given
+    fingerprints = dataset.fingerprint, None if foreign is None else foreign.fingerprint
+    wanted = CircuitScores(fingerprint, *fingerprints, runtime.dtype)
+    if given is not None and not given.same_data(wanted):
+        raise ArtifactError(
+            "the scores were made on other data, or in another number format",
+            where=str(scores),
+            fix="give the same --data, --ood and --dtype, or leave --scores out",
+        )
+    return wanted if given is None else given
+
+
+def _search_state(out: Path) -> Path:
+    final = Path(os.path.realpath(out))
+    return final.with_name(f".{final.name}.search.safetensors")
+
+
+def _choose(
+    chooser: HeadChooser,
+    model: Transformer,
+    dataset: Dataset | None,
+    foreign: Dataset | None,
+    options: Prune,
+    runtime: Runtime,
+    fingerprint: str,
+) -> Choice:
+    """The branch layer if it is to be found, the heads, and what they are worth."""
+    candidates: tuple[BranchCandidate, ...] = ()
+    if options.branch_layer == "auto":
+        if dataset is None:
+            raise UsageError(
+                "members are compared on a calibration set to find the branch layer",
+                where="--branch-layer",
+                fix="pass --data, or name a layer",
+            )
+        options, candidates = choose_branch(chooser, model, dataset, options, runtime)
+    heads = chooser.choose(options)
+    circuits = chooser.measure(heads, options)
+    ood = None if foreign is None else foreign.fingerprint
+    return Choice(heads, options, fingerprint, chooser.data, ood, candidates, circuits)
 
 
 def _check_inputs(model: Transformer, dataset: Dataset | None) -> Inputs:
@@ -167,51 +238,7 @@ def _check_inputs(model: Transformer, dataset: Dataset | None) -> Inputs:
     return to_device(batch.inputs, device, next(model.parameters()).dtype)
 
 
-def _warn_when_alike(chosen: MemberHeads, options: Prune) -> None:
+def _warn_when_alike(chosen: MemberHeads) -> None:
     largest = max((value for m, row in enumerate(chosen.overlap) for value in row[:m]), default=0.0)
-    if options.members > 1 and largest > 0.8:
+    if largest > 0.8:
         log.warning("members overlap by up to %.2f, so they will hardly differ; pass --max-overlap 0.5", largest)
-
-
-def _write_members(
-    partial: Path,
-    out: Path,
-    model: Transformer,
-    chosen: MemberHeads,
-    options: Prune,
-    fingerprint: str,
-    data_fingerprint: str | None,
-    inputs: Inputs,
-) -> PruneResult:
-    """Make, check and write one copy after the other; one is in memory at a time, and it shares all but its attentions."""
-    present = [layer.attention.kept_heads[0] for layer in model.layers]
-    kept_heads, parameters, differences = [], [], []
-    for member, slots in enumerate(chosen.slots):
-        name = f"member-{member}"
-        heads = tuple(tuple(present[layer][slot] for slot in own) for layer, own in enumerate(slots))
-        pruned = prune_heads(model, heads)
-        differences.append(check_pruned(model, pruned, inputs, name))
-        kept_heads.append(heads)
-        parameters.append(count_parameters(pruned))
-        provenance = Provenance(
-            stage="prune",
-            options={**options.model_dump(mode="json"), "member": member},
-            parents=(fingerprint,),
-            data_fingerprint=data_fingerprint,
-            notes={"importance_kept": round(chosen.importance_kept[member], 6)},
-        )
-        save_model(pruned, partial / name, provenance)
-    set_provenance = Provenance(
-        stage="prune",
-        options=options.model_dump(mode="json"),
-        parents=(fingerprint,),
-        data_fingerprint=data_fingerprint,
-        notes={
-            "overlap": [[round(value, 6) for value in row] for row in chosen.overlap],
-            "importance_lost_to_overlap": round(chosen.importance_lost_to_overlap, 6),
-        },
-    )
-    write_bytes(partial / PROVENANCE, json_bytes(set_provenance.model_dump_json()))
-    return PruneResult(
-        out, tuple(kept_heads), chosen.overlap, tuple(parameters), count_parameters(model), max(differences)
-    )

@@ -44,7 +44,7 @@ class HeadScores:
 
     def mean(self) -> Importance:
         """Importance over the whole calibration set."""
-        return [scores.mean(0) for scores in self.samples]
+        return [_mean(scores) for scores in self.samples]
 
     def of_members(self, members: int, seed: int) -> list[Importance]:
         """One importance per member.
@@ -59,15 +59,25 @@ class HeadScores:
         return [self._bootstrap(seed, member) for member in range(members)]
 
     def _bootstrap(self, seed: int, member: int) -> Importance:
-        size = self.samples[0].shape[0]
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + member)
-        chosen = torch.randint(size, (size,), generator=generator)
-        return [scores[chosen].mean(0) for scores in self.samples]
+        (chosen,) = bootstrap(seed, member, self.samples[0].shape[0])
+        return [_mean(scores[chosen]) for scores in self.samples]
+
+
+def bootstrap(seed: int, member: int, *sizes: int) -> list[Tensor]:
+    """Positions drawn with replacement for one member: for each set of ``size`` samples ``(size,)`` int64."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + member)
+    return [torch.randint(size, (size,), generator=generator) for size in sizes]
 
 
 def normalised(importance: Importance) -> Importance:
     """Each layer divided by its Euclidean norm, so that heads of different layers compare (Molchanov et al. 2019)."""
-    return [scores / scores.norm().clamp_min(torch.finfo(scores.dtype).tiny) for scores in importance]
+    tiny = torch.finfo(torch.float32).tiny
+    return [(wide / wide.norm().clamp_min(tiny)).float() for wide in (scores.double() for scores in importance)]
+
+
+def _mean(scores: Tensor) -> Tensor:
+    """Mean over samples; summed in float64, since machines sum in different orders and the ranking must not differ."""
+    return scores.mean(0, dtype=torch.float64).float()
 
 
 def save_scores(scores: HeadScores, path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compress.errors import UsageError
 from compress.pruning.options import Prune
-from compress.pruning.overlap import limit_overlap, overlap_matrix
+from compress.pruning.overlap import Selection, limit_overlap, overlap_matrix
 from compress.pruning.scores import HeadScores, Importance, normalised
 
 
@@ -21,12 +21,14 @@ class MemberHeads:
 
     Attributes:
         slots: ``slots[member][layer]``, ascending positions within the model's present heads.
+        free: what ``slots`` would be without a bound on the overlap.
         overlap: pairwise Jaccard overlap over the layers from the branch layer on, ``[member][member]``.
         importance_kept: per member the share of its own normalised importance that its heads hold.
         importance_lost_to_overlap: the share of importance given up to meet ``max_overlap``, mean over members.
     """
 
     slots: tuple[tuple[tuple[int, ...], ...], ...]
+    free: tuple[tuple[tuple[int, ...], ...], ...]
     overlap: tuple[tuple[float, ...], ...]
     importance_kept: tuple[float, ...]
     importance_lost_to_overlap: float
@@ -78,7 +80,7 @@ def strongest_of_all(importance: Sequence[Tensor], keep: int | float) -> list[se
 
 
 def select(scores: HeadScores, options: Prune) -> MemberHeads:
-    """The heads of every member.
+    """The heads of every member, from scores that need no further look at the model.
 
     Below the branch layer all members keep the heads that are strongest over the whole calibration set; from it on each
     keeps its own strongest, exchanged where ``max_overlap`` asks for it.
@@ -86,31 +88,60 @@ def select(scores: HeadScores, options: Prune) -> MemberHeads:
     Raises:
         UsageError: more heads, layers or difference are asked for than there are.
     """
-    layers = len(scores.samples)
-    branch = options.branch_layer
-    if branch > layers or (branch == layers and options.members > 1):
+    branch = options.numbered_branch
+    check_branch(branch, len(scores.samples), options.members)
+    trunk = _strongest_heads(normalised(scores.mean())[:branch], trunk_keep(options), options.scope)
+    importance = [normalised(own) for own in scores.of_members(options.members, options.seed)]
+    free = [_strongest_heads(own[branch:], options.keep, options.scope) for own in importance]
+    return differing_members(trunk, free, importance, options.max_overlap)
+
+
+def differing_members(
+    trunk: list[set[int]], free: Selection, importance: Sequence[Importance], max_overlap: float | None
+) -> MemberHeads:
+    """Members that keep the trunk's heads and their own choice above it, exchanged where the overlap is too large.
+
+    Args:
+        trunk: slots per layer below the branch layer.
+        free: what every member would keep from the branch layer on, ``[member][layer]``.
+        importance: normalised, per member and layer of the model.
+        max_overlap: largest pairwise Jaccard overlap from the branch layer on; None for any.
+
+    Raises:
+        UsageError: the bound cannot be met; names the smallest overlap that was found.
+    """
+    branches = free
+    if max_overlap is not None and len(free) > 1:
+        branches = limit_overlap(free, [own[len(trunk) :] for own in importance], max_overlap)
+    selection = [trunk + own for own in branches]
+    kept = [_share(own, heads) for own, heads in zip(importance, selection, strict=True)]
+    before = [_share(own, trunk + heads) for own, heads in zip(importance, free, strict=True)]
+    return MemberHeads(
+        slots=_as_slots(selection),
+        free=_as_slots([trunk + own for own in free]),
+        overlap=tuple(tuple(row) for row in overlap_matrix(branches)),
+        importance_kept=tuple(kept),
+        importance_lost_to_overlap=sum(b - k for b, k in zip(before, kept, strict=True)) / len(kept),
+    )
+
+
+def check_branch(branch: int, layers: int, members: int) -> None:
+    """Raise ``UsageError`` when a branch layer leaves no layer in which members could differ."""
+    if branch > layers or (branch == layers and members > 1):
         raise UsageError(
             f"branch layer {branch} leaves no layer in which members could differ (the model has {layers})",
             where="--branch-layer",
             fix=f"choose 0 to {layers - 1}",
         )
-    trunk_keep = options.keep if options.trunk_keep is None else options.trunk_keep
-    trunk = _strongest_heads(normalised(scores.mean())[:branch], trunk_keep, options.scope)
-    importance = [normalised(own) for own in scores.of_members(options.members, options.seed)]
-    branches = [_strongest_heads(own[branch:], options.keep, options.scope) for own in importance]
-    beyond = [own[branch:] for own in importance]
-    free = branches
-    if options.max_overlap is not None and options.members > 1:
-        branches = limit_overlap(branches, beyond, options.max_overlap)
-    selection = [trunk + own for own in branches]
-    kept = [_share(own, heads) for own, heads in zip(importance, selection, strict=True)]
-    before = [_share(own, trunk + heads) for own, heads in zip(importance, free, strict=True)]
-    return MemberHeads(
-        slots=tuple(tuple(tuple(sorted(heads)) for heads in member) for member in selection),
-        overlap=tuple(tuple(row) for row in overlap_matrix(branches)),
-        importance_kept=tuple(kept),
-        importance_lost_to_overlap=sum(b - k for b, k in zip(before, kept, strict=True)) / len(kept),
-    )
+
+
+def trunk_keep(options: Prune) -> int | float:
+    """How many heads a layer below the branch layer keeps."""
+    return options.keep if options.trunk_keep is None else options.trunk_keep
+
+
+def _as_slots(selection: Selection) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(tuple(tuple(sorted(heads)) for heads in member) for member in selection)
 
 
 def _strongest_heads(importance: Sequence[Tensor], keep: int | float, scope: str) -> list[set[int]]:

@@ -155,7 +155,7 @@ def test_what_cannot_work_is_said_and_nothing_is_written(tmp_path: Path) -> None
 
 
 def test_the_self_check_sees_a_wrong_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from compress.pruning import prune as stage
+    from compress.pruning import members as stage
 
     def wrong(model: Transformer, kept: object) -> Transformer:
         pruned = prune_heads(model, kept)
