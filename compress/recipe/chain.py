@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compress.data.reference import parse_reference
 from compress.errors import CompressError, RecipeError
-from compress.recipe.schema import Recipe
+from compress.recipe.schema import ROLES, Recipe
 from compress.recipe.stages import STAGES
 from compress.recipe.stages.base import KIND_NAMES, RECIPE_MODEL_LABEL, Kind, Stage
 from compress.registry import Registry
@@ -33,15 +33,16 @@ def check_chain(recipe: Recipe, stages: Registry[type[Stage]] = STAGES) -> None:
         except CompressError as error:
             error.where = f"stage {folder}"
             raise
-        if stage.produces is not None:
-            kind, label = stage.produces, stage.artifact_label(entry)
+        made = stage.made_from(kind)
+        if made is not None:
+            kind, label = made, stage.artifact_label(entry)
             earlier.append(kind)
 
 
 def check_files(recipe: Recipe) -> None:
     """Raise ``CompressError`` when data or weights that the recipe names by path do not exist."""
     data = recipe.data
-    named = {"train": data.train, "calibration": data.calibration, "test": data.test}
+    named = {name: getattr(data, name) for name in ROLES}
     references = {**named, **{f"ood.{name}": reference for name, reference in data.ood.items()}}
     for key, reference in references.items():
         if reference is None:

@@ -12,7 +12,7 @@ from compress.recipe.stages.base import Stage
 from compress.registry import Registry, nearest
 
 STAGE_NAME_KEY = "name"
-_DATA_SYNONYMS = {"valid": "calibration", "validation": "calibration", "eval": "test", "out_of_distribution": "ood"}
+_DATA_SYNONYMS = {"valid": "validation", "val": "validation", "eval": "test", "out_of_distribution": "ood"}
 
 
 def suggest(key: str, valid: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:

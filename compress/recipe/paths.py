@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from compress.recipe.schema import DataSources, Recipe, RecipeModel, scheme_of
+from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, scheme_of
 from compress.recipe.yaml_source import KeyPath
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
@@ -55,7 +55,7 @@ def _absolute_data(data: DataSources, base_of: Callable[[KeyPath], Path]) -> Dat
     def resolve(reference: str, key: KeyPath) -> str:
         return absolute(reference, root or base_of(key))
 
-    for name in ("train", "calibration", "test"):
+    for name in ROLES:
         reference = getattr(data, name)
         if reference is not None:
             update[name] = resolve(reference, ("data", name))

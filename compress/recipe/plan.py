@@ -122,9 +122,10 @@ def plan_recipe(recipe: Recipe, out: Path, *, stages: Registry[type[Stage[Any]]]
         model = None
         before = current
         try:
-            if stage.produces is not None:
+            made_kind = stage.made_from(before.kind)
+            if made_kind is not None:
                 structure = stage.plan(before.structure, entry.options)
-                model = current = made[stage.produces] = planned_model(skeleton, structure, stage.produces)
+                model = current = made[made_kind] = planned_model(skeleton, structure, made_kind)
         except CompressError as error:
             error.where = f"stage {folder}, {error.where}" if error.where else f"stage {folder}"
             raise

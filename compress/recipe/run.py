@@ -144,6 +144,7 @@ class _Run:
     fresh: bool
     parents: list[str]
     current: Path | None = None
+    kind: Kind = "model"
     label: str = RECIPE_MODEL_LABEL
     artifacts: dict[Kind, Path] = field(default_factory=dict)
     known_fingerprints: dict[tuple[str, bool], str] = field(default_factory=dict)
@@ -167,10 +168,11 @@ class _Run:
         if outcome is None:
             outcome = self._computed(stage, folder, entry, key)
         # What makes no model, such as an evaluation with its latencies, is no parent of what follows.
-        if stage.produces is not None:
+        made = stage.made_from(self.kind)
+        if made is not None:
             self.parents.append(outcome.digest)
-            self.current = folder
-            self.artifacts[stage.produces] = folder
+            self.current, self.kind = folder, made
+            self.artifacts[made] = folder
             self.label = stage.artifact_label(entry)
         return outcome
 

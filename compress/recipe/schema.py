@@ -56,14 +56,22 @@ class DataSources(Options):
     """References to the data, each like the ``--data`` of a command."""
 
     train: str | None = Field(None, description="Labelled data to fine-tune on.")
+    validation: str | None = Field(None, description="Labelled data on which the best checkpoint is chosen.")
     calibration: str | None = Field(None, description="Data on which heads are scored (default: train).")
     test: str | None = Field(None, description="Labelled data to evaluate on.")
     ood: dict[Annotated[str, Field(pattern=NAME_PATTERN)], str] = Field(
         default_factory=dict, description="Foreign data for out-of-distribution detection, by name."
     )
+    ood_validation: str | None = Field(
+        None, description="Foreign data that circuits are searched with; not one of those that are evaluated on."
+    )
     root: str | None = Field(None, description="Folder that relative references start from (default: the recipe's).")
     text_column: str | None = Field(None, description="Column of a table that holds the text.")
     label_column: str | None = Field(None, description="Column of a table that holds the label.")
+
+
+ROLES = ("train", "validation", "calibration", "test", "ood_validation")
+"""The keys of ``data:`` that hold one reference each."""
 
 
 class StageEntry(Options):
@@ -95,7 +103,7 @@ class Recipe(Options):
     model: Annotated[RecipeModel, BeforeValidator(reference_as_mapping)] = Field(
         description="A reference such as timm:NAME or an artifact's path, or a mapping."
     )
-    data: DataSources = Field(default_factory=DataSources, description="Training, calibration, test and foreign data.")
+    data: DataSources = Field(default_factory=DataSources, description="What is learned from, chosen by and tested on.")
     seed: int = Field(0, ge=0, description="Seed of every stage that does not set its own.")
     runtime: Runtime = Field(default_factory=Runtime, description="Device, number format and batch size.")
     stages: tuple[StageEntry, ...] = Field((), description="The stages, in order.")

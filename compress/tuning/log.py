@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,6 @@ class TrainingLog:
         tensorboard: folder for event files, or None.
 
     Raises:
-        UsageError: TensorBoard is asked for and not installed.
         ArtifactError: the file cannot be written.
     """
 
@@ -97,11 +97,15 @@ class TrainingLog:
         self._file.flush()
 
 
-def _event_writer(folder: Path, start: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
+def require_tensorboard() -> None:
+    """Raise ``UsageError`` when TensorBoard is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
         raise UsageError(
             "TensorBoard is not installed", where="--tensorboard", fix="pip install tensorboard, or leave it out"
-        ) from None
+        )
+
+
+def _event_writer(folder: Path, start: int) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder), purge_step=start)

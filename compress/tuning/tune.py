@@ -22,13 +22,13 @@ from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned
-from compress.tuning.log import LOG_NAME
+from compress.tuning.log import LOG_NAME, require_tensorboard
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.members import tune_members
+from compress.tuning.metric import chosen_metric
 from compress.tuning.options import Tune
 from compress.tuning.starting import starting_model
 from compress.tuning.state import held_state, remove_states
-from compress.tuning.validation import chosen_metric
 
 ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
 
@@ -101,6 +101,8 @@ def tune(
     options, runtime, out = options or Tune(), runtime or Runtime(), Path(out)
     foreign = {name: _opened(given) for name, given in (ood or {}).items()}
     metric = _metric(options, foreign, validation is not None)
+    if tensorboard is not None:
+        require_tensorboard()
     team = processes(runtime.torch_device())
     job = Job(
         out=out,

@@ -6,34 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compress.data.base import Dataset
-from compress.errors import DataError, UsageError
+from compress.errors import DataError
 from compress.evaluation.collect import collect
 from compress.evaluation.measurement import measure
 from compress.evaluation.metrics.registry import Metric, catalogue
 from compress.evaluation.predictions import Predictions
 from compress.evaluation.subject import Subject
-from compress.registry import nearest
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 
 ALWAYS_SHOWN = ("cls/accuracy", "cls/nll")
-
-
-def chosen_metric(name: str, ood: Mapping[str, object]) -> Metric:
-    """The metric called ``name``.
-
-    Raises:
-        UsageError: there is none, it has no better direction, or it is a cost.
-    """
-    known = {
-        metric.name: metric
-        for metric in catalogue(ood).values()
-        if metric.better != "none" and metric.scope in ("test", "ood")
-    }
-    if name not in known:
-        hint = "give --ood NAME=DATA" if name.startswith("ood/") and not ood else nearest(name, known)
-        raise UsageError(f"{name!r} is no metric that a checkpoint can be chosen by", where="--metric", fix=hint)
-    return known[name]
 
 
 @dataclass(frozen=True)

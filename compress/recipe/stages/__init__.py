@@ -10,6 +10,7 @@ STAGES: Registry[type[Stage]] = Registry(
     {
         "prune": "compress.recipe.stages.prune:PruneStage",
         "fuse": "compress.recipe.stages.fuse:FuseStage",
+        "tune": "compress.recipe.stages.tune:TuneStage",
         "eval": "compress.recipe.stages.evaluate:EvaluateStage",
     },
 )

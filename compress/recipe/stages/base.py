@@ -118,13 +118,17 @@ class Stage(ABC, Generic[O]):
     """Kinds of artifact the stage can start from."""
 
     produces: ClassVar[Kind | None]
-    """Kind of the artifact it makes; None when the next stage continues with the same artifact."""
+    """Kind of the artifact it makes; None when the next stage continues with the same artifact. See ``made_from``."""
 
     label: ClassVar[str] = ""
     """What a table calls the artifact that it makes."""
 
     synonyms: ClassVar[Mapping[str, str]] = {}
     """Names that other tools use for a key, for hints only."""
+
+    def made_from(self, kind: Kind) -> Kind | None:
+        """Kind of the artifact that the stage makes from one of ``kind``."""
+        return self.produces
 
     def data(self, sources: DataSources, options: O) -> Mapping[str, str]:
         """References the stage reads, by role; raises ``RecipeError`` when the recipe lacks one."""

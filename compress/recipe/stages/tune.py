@@ -1,0 +1,107 @@
+"""The ``tune`` stage: a model or a set of members, trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from compress.errors import RecipeError
+from compress.recipe.schema import DataSources
+from compress.recipe.stages.base import RECIPE_MODEL_LABEL, Kind, PlannedModel, Stage, StageInputs, required_reference
+from compress.tuning.metric import chosen_metric
+from compress.tuning.options import Tune
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compress.backbones.source import ModelSource
+    from compress.transformer.model import Transformer
+
+COPIES_IN_TRAINING = 4
+"""Weights, gradients and the two moments of Adam."""
+
+
+class TuneEntry(Tune):
+    """The keys of ``tune`` in a recipe: the command's options, and the teacher."""
+
+    teacher: Literal["single"] | None = Field(
+        None, description="single: the recipe's own model, whose predictions are learned too."
+    )
+
+
+class TuneStage(Stage[TuneEntry]):
+    """See ``compress.tuning``."""
+
+    options = TuneEntry
+    accepts: ClassVar[tuple[Kind, ...]] = ("model", "members")
+    produces: ClassVar[Kind | None] = None
+    label = "tuned"
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "learning_rate": "lr",
+        "max_steps": "steps",
+        "gradient_accumulation": "accumulate",
+        "early_stopping": "patience",
+        "warmup_ratio": "warmup",
+        "llrd": "layer_decay",
+        "distillation": "teacher",
+    }
+
+    def made_from(self, kind: Kind) -> Kind | None:
+        """A model stays one model, members stay members."""
+        return kind
+
+    def data(self, sources: DataSources, options: TuneEntry) -> Mapping[str, str]:
+        """The training set, and the validation set if there is one."""
+        found = {"train": required_reference(sources.train, "train", "which stage tune learns from")}
+        return found if sources.validation is None else {**found, "validation": sources.validation}
+
+    def check(self, sources: DataSources, options: TuneEntry, label: str, earlier: tuple[Kind, ...]) -> None:
+        """The metric exists; random weights and a teacher go with what the stage starts from."""
+        if sources.validation is not None:
+            chosen_metric(options.metric, {})
+        if options.from_scratch and earlier:
+            raise RecipeError(
+                "from_scratch throws away what the stages before it made", fix="put the stage first, or leave it out"
+            )
+        if options.teacher is not None and not earlier and label == RECIPE_MODEL_LABEL:
+            raise RecipeError("a model cannot be its own teacher", fix="leave teacher out, or prune before")
+
+    def peak_memory(
+        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
+    ) -> int:
+        """One model in training, and all layers' activations of a batch for every stream."""
+        separate = after.structure.members if after.kind == "members" else 1
+        streams = 1 if after.kind == "members" else after.structure.members
+        activations = batch_size * after.layers * streams * after.layer_activations
+        return COPIES_IN_TRAINING * after.bytes // separate + activations
+
+    def execute(self, inputs: StageInputs, options: TuneEntry) -> None:
+        """Train, and write the model or the members."""
+        from compress.tuning.tune import tune
+
+        data = self.data(inputs.recipe.data, options)
+        validation = data.get("validation")
+        tune(
+            _start(inputs, options),
+            inputs.target,
+            data=inputs.open_data(data["train"]),
+            validation=None if validation is None else inputs.open_data(validation),
+            teacher=inputs.recipe_model() if options.teacher else None,
+            options=Tune.model_validate({name: getattr(options, name) for name in Tune.model_fields}),
+            runtime=inputs.recipe.runtime,
+            overwrite=True,
+        )
+
+
+def _start(inputs: StageInputs, options: TuneEntry) -> str | Path | ModelSource | Transformer:
+    """The newest artifact, or the recipe's model; from scratch without reading its weights."""
+    if inputs.current is not None:
+        return inputs.current
+    if not options.from_scratch:
+        return inputs.recipe_model()
+    from compress.opening import artifact_folder, parse_source
+
+    model = inputs.recipe.model
+    return model.reference if artifact_folder(model.reference) else parse_source(model.reference, model.details)

@@ -1,0 +1,26 @@
+"""The metric by which a checkpoint is chosen. Importing this imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compress.errors import UsageError
+from compress.evaluation.metrics.registry import Metric, catalogue
+from compress.registry import nearest
+
+
+def chosen_metric(name: str, ood: Mapping[str, object]) -> Metric:
+    """The metric called ``name``.
+
+    Raises:
+        UsageError: there is none, it has no better direction, or it is a cost.
+    """
+    known = {
+        metric.name: metric
+        for metric in catalogue(ood).values()
+        if metric.better != "none" and metric.scope in ("test", "ood")
+    }
+    if name not in known:
+        hint = "give --ood NAME=DATA" if name.startswith("ood/") and not ood else nearest(name, known)
+        raise UsageError(f"{name!r} is no metric that a checkpoint can be chosen by", where="--metric", fix=hint)
+    return known[name]
