@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compress.artifact.store import load_model as load
+    from compress.calibration.calibrate import calibrate
+    from compress.calibration.options import Calibrate
     from compress.data.base import open_dataset
     from compress.errors import CompressError
     from compress.evaluation.evaluate import evaluate
     from compress.evaluation.options import Evaluate
+    from compress.evaluation.stored.evaluate import evaluate_stored
     from compress.fusion.fuse import fuse
     from compress.fusion.options import Fuse
     from compress.opening import open_model
+    from compress.prediction.predict import predict
     from compress.pruning.options import Prune
     from compress.pruning.prune import prune
     from compress.runtime import Runtime
@@ -26,33 +30,41 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Calibrate": "compress.calibration.options:Calibrate",
     "CompressError": "compress.errors:CompressError",
     "Evaluate": "compress.evaluation.options:Evaluate",
     "Fuse": "compress.fusion.options:Fuse",
     "Prune": "compress.pruning.options:Prune",
     "Runtime": "compress.runtime:Runtime",
     "Tune": "compress.tuning.options:Tune",
+    "calibrate": "compress.calibration.calibrate:calibrate",
     "evaluate": "compress.evaluation.evaluate:evaluate",
+    "evaluate_stored": "compress.evaluation.stored.evaluate:evaluate_stored",
     "fuse": "compress.fusion.fuse:fuse",
     "load": "compress.artifact.store:load_model",
     "open_dataset": "compress.data.base:open_dataset",
     "open_model": "compress.opening:open_model",
+    "predict": "compress.prediction.predict:predict",
     "prune": "compress.pruning.prune:prune",
     "tune": "compress.tuning.tune:tune",
 }
 
 __all__ = [
+    "Calibrate",
     "CompressError",
     "Evaluate",
     "Fuse",
     "Prune",
     "Runtime",
     "Tune",
+    "calibrate",
     "evaluate",
+    "evaluate_stored",
     "fuse",
     "load",
     "open_dataset",
     "open_model",
+    "predict",
     "prune",
     "tune",
 ]

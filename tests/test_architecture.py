@@ -14,13 +14,13 @@ import compress
 
 PACKAGE = Path(compress.__file__).parent
 FAMILIES = {"timm", "transformers", "open_clip"}
-STAGES = {"pruning", "fusion", "tuning", "calibration", "budgets", "routing"}
+STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgets", "routing"}
 
 # What a part may import besides itself. A stage never imports another stage; nothing imports recipe or cli.
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
 BASE = {"errors", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
-SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed"}
+SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed", "inference"}
 MEASURED = SHARED | {"inference", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": MODEL,
     "artifact": MODEL | {"backbones"},
     "opening": MODEL | {"backbones", "artifact"},
+    "inference": MODEL | {"backbones", "placing"},
     "inference": SHARED,
     "evaluation": SHARED | {"inference"},
     **dict.fromkeys(STAGES, MEASURED),

@@ -32,6 +32,10 @@ COMMANDS = {
     "eval": CommandEntry(
         "compress.cli.eval:evaluate", "Measure quality, uncertainty and cost, side by side.", "Stages"
     ),
+    "calibrate": CommandEntry(
+        "compress.cli.calibrate:calibrate", "Fit the temperature of a model, and when it should abstain.", "Stages"
+    ),
+    "predict": CommandEntry("compress.cli.predict:predict", "Classify inputs, with how sure the model is.", "Models"),
     "inspect": CommandEntry("compress.cli.inspect:inspect", "Show layers, kept heads, parameters and FLOPs.", "Models"),
 }
 

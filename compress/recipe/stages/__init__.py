@@ -11,6 +11,7 @@ STAGES: Registry[type[Stage]] = Registry(
         "prune": "compress.recipe.stages.prune:PruneStage",
         "fuse": "compress.recipe.stages.fuse:FuseStage",
         "tune": "compress.recipe.stages.tune:TuneStage",
+        "calibrate": "compress.recipe.stages.calibrate:CalibrateStage",
         "eval": "compress.recipe.stages.evaluate:EvaluateStage",
     },
 )
