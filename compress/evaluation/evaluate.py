@@ -89,7 +89,9 @@ def evaluate(
         # Matplotlib is imported only where there is something to draw.
         from compress.evaluation.report.write import write_report
 
-        write_report(evaluation, Path(report))
+        target = Path(report)
+        team = processes((runtime or Runtime()).torch_device())
+        team.on_main(lambda: write_report(evaluation, target))
     return evaluation.result
 
 

@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec, TypeVar
 from pydantic import ConfigDict, Field
 
 from compress.evaluation.evaluation import Evaluation
-from compress.evaluation.report.detection import DetectionOfSet, measure_detection
+from compress.evaluation.report.detection import DetectionOfSet, measure_detection, score_edges
 from compress.evaluation.report.diversity import Diversity, measure_diversity
 from compress.evaluation.report.examples import Examples, gather_examples
 from compress.evaluation.report.heads import HeadMap, measure_heads
@@ -63,6 +63,7 @@ class ReportContent(Options):
 def gather_content(evaluation: Evaluation) -> ReportContent:
     """Reduce an evaluation to what the report shows; a few inputs are read again from the test set."""
     result, models, gaps = evaluation.result, evaluation.predictions, list[Gap]()
+    edges = score_edges(predictions.test for predictions in models.values())
     subject = next((model.name for model in reversed(result.models) if not model.baseline), result.models[-1].name)
     return ReportContent(
         result=result,
@@ -89,6 +90,7 @@ def gather_content(evaluation: Evaluation) -> ReportContent:
                 dataset,
                 predictions.test,
                 predictions.ood[dataset],
+                edges,
             )
         ),
         heads=measure_heads(evaluation),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from pydantic import FiniteFloat
@@ -14,7 +16,18 @@ from compress.evaluation.metrics.detection import detect
 from compress.evaluation.metrics.ood_auroc import ood_auroc
 from compress.evaluation.metrics.registry import DEFAULT_SCORE, OOD_SCORES
 from compress.evaluation.predictions import Columns
-from compress.evaluation.report.look import INK, MUTED, SMALL, Look, heading, new_figure, shares, shortened
+from compress.evaluation.report.look import (
+    INK,
+    MUTED,
+    SMALL,
+    Look,
+    add_legend,
+    heading,
+    legend_height,
+    new_figure,
+    shares,
+    shortened,
+)
 from compress.evaluation.report.picture import Picture, picture_name
 from compress.evaluation.report.words import decimal
 from compress.options import Options
@@ -24,6 +37,9 @@ EXPLANATION = (
     "right of the filled shape, and the closer the curve to the upper left corner, the better it notices them."
 )
 BINS = 30
+# Models that are nearly certain of half of the known inputs need a logarithmic axis: else all of them share one bin.
+NEARLY_CERTAIN = 0.02
+LEAST_DOUBT = 1e-6
 CURVE_POINTS = 201
 
 
@@ -34,7 +50,7 @@ class DetectionOfSet(Options):
     dataset: str
     auroc: FiniteFloat
     edges: tuple[FiniteFloat, ...]
-    """Edges of the histogram's bins."""
+    """Edges of the histogram's bins; scores below the first count in the first bin."""
     known: tuple[FiniteFloat, ...]
     """Share of the test inputs in each bin."""
     foreign: tuple[FiniteFloat, ...]
@@ -45,15 +61,26 @@ class DetectionOfSet(Options):
     """Foreign inputs noticed, at the same thresholds."""
 
 
-def measure_detection(model: str, dataset: str, test: Columns, foreign: Columns) -> DetectionOfSet:
-    """Histograms and ROC curve of the default score.
+def score_edges(tests: Iterable[Columns]) -> tuple[float, ...]:
+    """Edges of bins in which the known inputs of all models spread out: of equal width, or of equal ratio."""
+    doubts = [1 - columns.confidence.numpy() for columns in tests if len(columns)]
+    if not doubts or min(float(np.median(doubt)) for doubt in doubts) >= NEARLY_CERTAIN:
+        return tuple(np.linspace(0, 1, BINS + 1).tolist())
+    least = min(float(np.quantile(doubt, 0.1)) for doubt in doubts)
+    decade = math.floor(math.log10(max(least, LEAST_DOUBT)))
+    return tuple(np.logspace(decade, 0, BINS + 1).tolist())
+
+
+def measure_detection(
+    model: str, dataset: str, test: Columns, foreign: Columns, edges: Sequence[float]
+) -> DetectionOfSet:
+    """Histograms with these edges, and the ROC curve, of the default score.
 
     Raises:
         UnavailableMetricError: a set is empty, or logits are not finite.
     """
     score = OOD_SCORES[DEFAULT_SCORE]
     known_scores, foreign_scores = score(test), score(foreign)
-    edges = np.linspace(0, 1, BINS + 1)
     detection = detect(known_scores, foreign_scores)
     noticed, mistaken = (counts.numpy() for counts in detection.counts())
     chosen = np.unique(np.linspace(0, len(noticed) - 1, CURVE_POINTS).round().astype(int))
@@ -61,7 +88,7 @@ def measure_detection(model: str, dataset: str, test: Columns, foreign: Columns)
         model=model,
         dataset=dataset,
         auroc=float(ood_auroc(detection)),
-        edges=tuple(edges.tolist()),
+        edges=tuple(edges),
         known=_shares(known_scores, edges),
         foreign=_shares(foreign_scores, edges),
         false_positive_rate=tuple((mistaken[chosen] / mistaken[-1]).tolist()),
@@ -69,8 +96,8 @@ def measure_detection(model: str, dataset: str, test: Columns, foreign: Columns)
     )
 
 
-def _shares(scores: Tensor, edges: np.ndarray) -> tuple[float, ...]:
-    counts, _ = np.histogram(scores.numpy(), bins=edges)
+def _shares(scores: Tensor, edges: Sequence[float]) -> tuple[float, ...]:
+    counts, _ = np.histogram(scores.numpy().clip(edges[0], edges[-1]), bins=edges)
     return tuple((counts / len(scores)).tolist())
 
 
@@ -82,12 +109,11 @@ def draw_scores(models: Sequence[DetectionOfSet], look: Look, position: int) -> 
     for axes, entry in zip(rows, models, strict=True):
         axes.stairs(entry.known, entry.edges, fill=True, color=look.colour(entry.model), alpha=0.75, linewidth=0)
         axes.stairs(entry.foreign, entry.edges, color=INK, linewidth=1.4)
-        axes.set(xlim=(0, 1), ylim=(0, max(*entry.known, *entry.foreign) * 1.08), yticks=[])
+        axes.set(ylim=(0, max(*entry.known, *entry.foreign) * 1.08), yticks=[])
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         heading(axes, shortened(entry.model), f"AUROC {decimal(entry.auroc)}")
-    shares(rows[-1], x=True)
-    rows[-1].set_xlabel("doubt: 1 − probability of the likeliest class")
+    _label_doubt(rows[-1], models[0].edges)
     handles = [Patch(color=MUTED, alpha=0.75, linewidth=0), Line2D([], [], color=INK, linewidth=1.4)]
     labels = ["known inputs", f"foreign inputs: {shortened(dataset, 20)}"]
     figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=SMALL, borderaxespad=0.2)
@@ -99,10 +125,21 @@ def draw_scores(models: Sequence[DetectionOfSet], look: Look, position: int) -> 
     )
 
 
+def _label_doubt(axes: Axes, edges: Sequence[float]) -> None:
+    axes.set_xlabel("doubt: 1 − probability of the likeliest class")
+    if edges[0] == 0:
+        shares(axes, x=True)
+    else:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda share, _: f"{share:.4%}".replace("%", "").rstrip("0").rstrip(".") + "%")
+        axes.xaxis.set_minor_formatter(lambda share, _: "")
+    axes.set_xlim(edges[0], edges[-1])
+
+
 def draw_roc(models: Sequence[DetectionOfSet], look: Look, position: int) -> Picture:
     """The ROC curves of all models for one foreign set."""
     dataset = models[0].dataset
-    figure = new_figure(300)
+    figure = new_figure(300 + legend_height(len(models)))
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2.5)))
     for entry in models:
@@ -116,7 +153,7 @@ def draw_roc(models: Sequence[DetectionOfSet], look: Look, position: int) -> Pic
     shares(axes, x=True, y=True)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
     axes.set(xlabel="known inputs that raise a false alarm", ylabel="foreign inputs noticed")
-    axes.legend(loc="lower right", title="area under the curve", title_fontsize=SMALL, alignment="left")
+    add_legend(figure, axes, "lower right", title="area under the curve", title_fontsize=SMALL)
     heading(axes, f"Noticing {shortened(dataset)}")
     aurocs = ", ".join(f"{entry.model} {decimal(entry.auroc)}" for entry in models)
     return Picture(

@@ -20,7 +20,8 @@ EXPLANATION = (
     "Members that always agree add nothing to each other: the left matrix shows on how many inputs two members "
     "give different answers, the right one what part of their heads two members have in common."
 )
-_LARGEST_WITH_FIGURES = 5
+# Members up to which there is room for figures in the squares, with and without a digit after the point.
+_LARGEST_WITH_DIGITS, _LARGEST_WITH_FIGURES = 4, 7
 
 Matrix = tuple[tuple[FiniteFloat, ...], ...]
 
@@ -112,7 +113,8 @@ def _draw_matrix(axes: Axes, matrix: Sequence[Sequence[float]], colour: str, key
                 )
             )
             if members <= _LARGEST_WITH_FIGURES:
-                axes.text(column, row, percent(value), ha="center", va="center", fontsize=SMALL, color=INK)
+                shown = percent(value) if members <= _LARGEST_WITH_DIGITS else f"{value:.0%}"
+                axes.text(column, row, shown, ha="center", va="center", fontsize=SMALL, color=INK)
     axes.set(xlim=(-0.5, members - 0.5), ylim=(members - 0.5, -0.5), aspect="equal")
     step = -(-members // 8)
     ticks = range(0, members, step)

@@ -56,7 +56,7 @@ def measure_heads(evaluation: Evaluation) -> tuple[HeadMap, ...]:
     maps: list[HeadMap] = []
     for model, predictions in evaluation.predictions.items():
         original = evaluation.original_heads.get(model)
-        if original is None or predictions.kept_heads is None:
+        if not original or predictions.kept_heads is None:
             continue
         kept = _per_member(predictions.kept_heads)
         if all(len(heads) == total for groups, total in zip(kept, original, strict=True) for heads in groups):
@@ -136,7 +136,7 @@ def draw_heads(data: HeadMap, look: Look, position: int) -> Picture:
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
     axes.axis("off")
-    names = shortened(listed([shortened(name, 18) for name in data.models]), 44)
+    names = listed([shortened(name, 44 // len(data.models)) for name in data.models])
     axes.text(2, 13, names, fontweight="bold")
     colour = look.colour(data.models[0])
     tips: dict[str, str] = {}

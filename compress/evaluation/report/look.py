@@ -19,6 +19,8 @@ WIDTH = 340
 FONT_SIZE = 10.5
 SMALL = 9.0
 LONGEST_NAME = 28
+# A legend of more entries would hide what it explains.
+MOST_INSIDE = 4
 
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.4, 1.4)), (0, (6, 1.5, 1.4, 1.5)))
 _MARKERS = ("o", "s", "^", "D")
@@ -120,6 +122,19 @@ def shares(axes: Axes, *, x: bool = False, y: bool = False) -> None:
         axes.set_xticks(fifths, labels)
     if y:
         axes.set_yticks(fifths, labels)
+
+
+def legend_height(entries: int) -> float:
+    """Units that a picture must be taller by for the legend of ``add_legend``."""
+    return 0.0 if entries <= MOST_INSIDE else 16.0 * entries
+
+
+def add_legend(figure: Figure, axes: Axes, loc: Any, **options: Any) -> None:
+    """A legend inside the axes, or beneath them when there are many models."""
+    if len(axes.get_legend_handles_labels()[1]) <= MOST_INSIDE:
+        axes.legend(loc=loc, **options)
+    else:
+        figure.legend(loc="outside lower left", **{"alignment": "left"} | options)
 
 
 def heading(axes: Axes, text: str, detail: str = "") -> None:

@@ -40,7 +40,7 @@ _QUALITY = (
     Figure("cal/ece", "Calibration error", "gap between how sure it is and how often it is right (ECE)", percent),
     Figure("cls/nll", "Surprise", "how unlikely it found the right answers (NLL, in nats)", decimal),
     Figure("cls/brier", "Brier score", "squared error of its probabilities", decimal),
-    Figure("sc/aurc", "Error when refusing", "error rate averaged over all shares of refused inputs (AURC)", decimal),
+    Figure("sc/aurc", "Error when refusing", "error rate averaged over all shares of refused inputs (AURC)", percent),
 )
 _MEMBERS = (
     Figure("div/disagreement", "Disagreement", "inputs on which two members answer differently", percent),
@@ -52,7 +52,13 @@ _COST = (
     Figure("cost/flops", "Work per input", "floating-point operations (FLOPs), mean", quantity),
     Figure("cost/latency_ms", "Time per batch", "median, with quartiles", milliseconds),
     Figure("cost/throughput", "Inputs per second", "", quantity),
-    Figure("cost/peak_mb", "Peak memory", "MB", quantity),
+    Figure("cost/peak_mb", "Peak memory", "weights and what one batch adds", lambda megabytes: size(megabytes * 1e6)),
+    Figure("cost/energy_j", "Energy per input", "an estimate, in joules", decimal),
+    Figure("cost/co2_g", "CO₂ per input", "an estimate, in grams", decimal),
+)
+_SHIFT = (
+    Figure("shift/accuracy", "Accuracy", "mean over the corruptions and severities", percent),
+    Figure("shift/ece", "Calibration error", "likewise", percent),
 )
 
 
@@ -103,6 +109,7 @@ def table_groups(result: EvaluationResult) -> list[tuple[str, list[Row]]]:
     groups: Sequence[tuple[str, Sequence[Figure]]] = (
         ("Quality", _QUALITY),
         ("Foreign inputs", foreign),
+        ("Corrupted inputs", _SHIFT if result.shift else ()),
         ("Members", _MEMBERS),
         ("Cost", _COST),
     )
@@ -122,7 +129,7 @@ def _foreign(name: str) -> Iterator[Figure]:
     yield Figure(
         f"ood/{name}/fpr95",
         f"False alarms, {name}",
-        "known inputs flagged when 95 % of the foreign are (FPR95)",
+        "known inputs flagged when 95\N{NO-BREAK SPACE}% of the foreign are (FPR95)",
         percent,
     )
 
@@ -205,6 +212,9 @@ def kind_words(model: ModelResult) -> str:
         "single": "one model, nothing removed",
         "pruned": "one model with attention heads removed",
         "fused": f"{counted(model.members, 'member', 'members')} fused into one model",
+        "deep_ensemble": f"{counted(model.members, 'model', 'models')} trained apart that answer together",
+        "mc_dropout": f"one model asked {counted(model.members, 'time', 'times')} with random dropout",
+        "temperature": "one model with its probabilities softened or sharpened",
     }
     return words.get(model.kind, model.kind.replace("_", " "))
 

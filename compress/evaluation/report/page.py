@@ -12,7 +12,7 @@ from compress.evaluation.metrics.registry import catalogue
 from compress.evaluation.report import examples, overview, words
 from compress.evaluation.report.content import ReportContent
 from compress.evaluation.report.look import Look
-from compress.evaluation.report.palette import DARK, LIGHT, css_variables
+from compress.evaluation.report.palette import DARK, LIGHT, MODEL_ROLES, css_variables
 from compress.evaluation.report.sections import Section
 from compress.evaluation.report.svg import inline_svg, printable
 
@@ -38,6 +38,7 @@ def render_page(content: ReportContent, sections: Sequence[Section]) -> str:
         light=css_variables(LIGHT),
         dark=css_variables(DARK),
         roles={model.name: look.role(model.name) for model in result.models},
+        rings={model.name for model in result.models[len(MODEL_ROLES) :]},
         cards=overview.cards(result),
         sentences=overview.sentences(result, content.subject),
         groups=overview.table_groups(result),

@@ -20,7 +20,7 @@ EXPLANATION = (
     "line are honest, bars below it mean over-confidence, bars above it needless doubt. Pale bars stand for few inputs,"
     " thin lines for 95\N{NO-BREAK SPACE}% intervals."
 )
-FEW = 5
+FEW = 10
 """Inputs; a bar of fewer is pale."""
 _Z95 = 1.959964
 
@@ -99,7 +99,7 @@ def draw_reliability(data: Reliability, look: Look, position: int) -> Picture:
     figure = new_figure(330)
     upper, lower = figure.subplots(2, 1, height_ratios=(4.2, 1), sharex=True)
     _draw_bars(upper, data, look.colour(data.model))
-    heading(upper, shortened(data.model), f"calibration error {percent(data.calibration_error)}")
+    heading(upper, shortened(data.model, 20), f"calibration error {percent(data.calibration_error)}")
     total = sum(entry.samples for entry in data.bins)
     occurring = [entry.samples / total for entry in data.bins]
     lower.bar([entry.low for entry in data.bins], occurring, width=1 / len(data.bins), align="edge", color=MUTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ from pydantic import FiniteFloat
 
 from compress.evaluation.metrics.risk_coverage import risk_coverage
 from compress.evaluation.predictions import Columns
-from compress.evaluation.report.look import Look, heading, new_figure, shares, shortened
+from compress.evaluation.report.look import Look, add_legend, heading, legend_height, new_figure, shortened
 from compress.evaluation.report.picture import Picture
 from compress.evaluation.report.words import percent, tick
 from compress.options import Options
@@ -57,7 +58,7 @@ def risk_at(curve: RiskCoverageCurve, coverage: float) -> float:
 
 def draw_risk_coverage(curves: Sequence[RiskCoverageCurve], look: Look) -> Picture:
     """All models in one picture."""
-    figure = new_figure(290)
+    figure = new_figure(280 + legend_height(len(curves)))
     axes = figure.subplots()
     for curve in curves:
         axes.plot(
@@ -68,11 +69,12 @@ def draw_risk_coverage(curves: Sequence[RiskCoverageCurve], look: Look) -> Pictu
             label=shortened(curve.model),
         )
     highest = max(max(curve.risk) for curve in curves)
-    axes.set(xlim=(0, 1.01), ylim=(0, max(highest * 1.12, 0.01)))
+    axes.set(xlim=(_first_error(curves), 1.005), ylim=(0, max(highest * 1.12, 0.01)))
     axes.set(xlabel="share of inputs answered, most certain first", ylabel="share of answers that are wrong")
-    shares(axes, x=True)
+    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_major_formatter(tick(percent))
     axes.yaxis.set_major_formatter(tick(percent))
-    axes.legend(loc="upper left")
+    add_legend(figure, axes, "upper left")
     heading(axes, "Errors among the answered inputs")
     shown = "; ".join(
         f"{curve.model} {percent(risk_at(curve, SHOWN_COVERAGE))}, and {percent(curve.risk[-1])} when it answers all"
@@ -84,3 +86,12 @@ def draw_risk_coverage(curves: Sequence[RiskCoverageCurve], look: Look) -> Pictu
         f"Risk-coverage curves. Wrong answers when each model answers the {SHOWN_COVERAGE:.0%} it is surest of: "
         f"{shown}.",
     )
+
+
+def _first_error(curves: Sequence[RiskCoverageCurve]) -> float:
+    """Where the picture begins: at 0, or in the last tenth of the coverage up to which no model errs."""
+    without = min(
+        next((share for share, risk in zip(curve.coverage, curve.risk, strict=True) if risk > 0), 1.0)
+        for curve in curves
+    )
+    return max(0, math.floor(without * 10) - 1) / 10

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from compress.evaluation.report.look import Look, heading, new_figure, shortened
+from compress.evaluation.report.look import INK, Look, add_legend, heading, legend_height, new_figure, shares, shortened
 from compress.evaluation.report.picture import Picture
 from compress.evaluation.report.words import counted, decimal, percent, tick
 from compress.evaluation.result import EvaluationResult, ShiftPoint
 
 EXPLANATION = (
-    "Blur, noise and the like make inputs harder; a model may err more on them, but it should also become less sure, "
-    "so that its calibration error stays low. Lines are means over the corruptions, shades reach from the mildest to "
-    "the hardest of them."
+    "Blur, noise and the like make inputs harder: a model may err more on them, but it should also become less sure, "
+    "so that its calibration error stays low. The last picture tells the corruptions apart."
 )
-# With more models than this, the shades would hide each other.
-MOST_SHADED = 3
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,25 @@ def draw_severities(result: EvaluationResult, look: Look) -> Iterator[Picture]:
         drawn = {name: curve for name, curve in curves.items() if len(curve) > 1}
         if drawn:
             yield _draw(figure, drawn, look, len(result.corruptions))
+    accuracies = {
+        model.name: {
+            corruption: fmean(values)
+            for corruption in result.corruptions
+            if (values := _accuracies(result, model.name, corruption))
+        }
+        for model in result.models
+    }
+    if any(accuracies.values()):
+        yield _draw_corruptions(result.corruptions, accuracies, look)
+
+
+def _accuracies(result: EvaluationResult, model: str, corruption: str) -> list[float]:
+    """Of one model under one corruption, at each severity."""
+    return [
+        point.accuracy
+        for point in result.shift
+        if (point.model, point.corruption) == (model, corruption) and point.accuracy is not None
+    ]
 
 
 def _curve(result: EvaluationResult, model: str, figure: _Figure) -> Severities:
@@ -62,17 +78,13 @@ def _curve(result: EvaluationResult, model: str, figure: _Figure) -> Severities:
 
 
 def _draw(figure: _Figure, curves: Mapping[str, Severities], look: Look, corruptions: int) -> Picture:
-    drawing = new_figure(270)
+    drawing = new_figure(270 + legend_height(len(curves)))
     axes = drawing.subplots()
     for name, curve in curves.items():
-        severities, colour = list(curve), look.colour(name)
-        if len(curves) <= MOST_SHADED and corruptions > 1:
-            lows, highs = [min(values) for values in curve.values()], [max(values) for values in curve.values()]
-            axes.fill_between(severities, lows, highs, color=colour, alpha=0.12, linewidth=0)
         axes.plot(
-            severities,
+            list(curve),
             [fmean(values) for values in curve.values()],
-            color=colour,
+            color=look.colour(name),
             linestyle=look.dash(name),
             marker=look.marker(name),
             markersize=5,
@@ -83,7 +95,7 @@ def _draw(figure: _Figure, curves: Mapping[str, Severities], look: Look, corrupt
     axes.set(xlabel="severity of the corruption", ylabel=figure.label)
     axes.set_ylim(bottom=0, top=1.02 if figure.name == "accuracy" else None)
     axes.yaxis.set_major_formatter(tick(figure.show))
-    axes.legend(loc="lower left" if figure.name == "accuracy" else "upper left")
+    add_legend(drawing, axes, "lower left" if figure.name == "accuracy" else "upper left")
     heading(axes, figure.title, f"mean of {counted(corruptions, 'corruption', 'corruptions')}")
     shown = "; ".join(
         f"{name} from {figure.show(fmean(curve[min(curve)]))} to {figure.show(fmean(curve[max(curve)]))}"
@@ -91,3 +103,36 @@ def _draw(figure: _Figure, curves: Mapping[str, Severities], look: Look, corrupt
     )
     description = f"{figure.title} from the clean inputs to the most severe corruption: {shown}."
     return Picture(f"shift-{figure.name}", drawing, description)
+
+
+def _draw_corruptions(corruptions: Sequence[str], accuracies: Mapping[str, Mapping[str, float]], look: Look) -> Picture:
+    """A row per corruption with a mark per model, at its mean accuracy over the severities."""
+    drawing = new_figure(90 + 30 * len(corruptions) + legend_height(len(accuracies)))
+    axes = drawing.subplots()
+    step = min(0.2, 0.7 / len(accuracies))
+    for place, (model, found) in enumerate(accuracies.items()):
+        offset = (place - (len(accuracies) - 1) / 2) * step
+        axes.plot(
+            list(found.values()),
+            [corruptions.index(corruption) + offset for corruption in found],
+            linestyle="none",
+            marker=look.marker(model),
+            markersize=8,
+            color=look.colour(model),
+            markeredgecolor=INK,
+            markeredgewidth=0.6,
+            label=shortened(model),
+        )
+    axes.set_yticks(range(len(corruptions)), [corruption.replace("_", " ") for corruption in corruptions])
+    axes.set(ylim=(len(corruptions) - 0.5, -0.5), xlim=(0, 1.02), xlabel="right answers, mean over the severities")
+    shares(axes, x=True)
+    add_legend(drawing, axes, "lower left")
+    heading(axes, "Accuracy by corruption")
+    shown = "; ".join(
+        f"{corruption.replace('_', ' ')}: "
+        + ", ".join(
+            f"{model} {percent(found[corruption])}" for model, found in accuracies.items() if corruption in found
+        )
+        for corruption in corruptions
+    )
+    return Picture("shift-corruptions", drawing, f"Accuracy by corruption, mean over the severities. {shown}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from pydantic import FiniteFloat
 
-from compress.evaluation.report.look import INK, MUTED, Look, heading, new_figure, shortened
+from compress.evaluation.report.look import INK, MUTED, Look, add_legend, heading, legend_height, new_figure, shortened
 from compress.evaluation.report.picture import Picture
 from compress.evaluation.report.words import decimal, listed, milliseconds, percent, quantity, tick
 from compress.evaluation.result import EvaluationResult, ModelResult
@@ -101,7 +101,7 @@ def draw_tradeoff(data: Tradeoff, look: Look) -> Picture:
     """A marker per model, intervals, and the line of those worth their price."""
     cost = next(entry for entry in COSTS if entry.metric == data.cost)
     quality = next(entry for entry in QUALITIES if entry.metric == data.quality)
-    figure = new_figure(280)
+    figure = new_figure(280 + legend_height(len(data.points)))
     axes = figure.subplots()
     axes.margins(y=0.15)
     for point in data.points:
@@ -130,7 +130,7 @@ def draw_tradeoff(data: Tradeoff, look: Look) -> Picture:
     axes.xaxis.set_minor_formatter(lambda value, _: "")
     axes.yaxis.set_major_formatter(tick(quality.show))
     axes.set(xlabel=f"{cost.label} (left is cheaper)", ylabel=quality.label)
-    axes.legend(loc="best", handletextpad=0.2)
+    add_legend(figure, axes, "best", handletextpad=0.2)
     heading(axes, f"{quality.title} against {cost.title}")
     best = listed([point.model for point in data.points if point.on_frontier])
     shown = "; ".join(

@@ -13,16 +13,16 @@ _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def percent(share: float) -> str:
-    """``94.2 %``; two digits after the point where one would hide a small share."""
-    digits = 2 if 0 < abs(share) < 0.0095 else 1
+    """``94.2 %``; more digits after the point where one would hide a small share."""
+    digits = 1 if share == 0 or abs(share) >= 0.0095 else 2 if abs(share) >= 0.00095 else 3
     return f"{share * 100:.{digits}f}{SPACE}%"
 
 
 def decimal(value: float) -> str:
-    """``0.213``, or three significant digits for what is large or tiny."""
-    if value and (abs(value) < 0.001 or abs(value) >= 1000):
-        return f"{value:.2e}"
-    return f"{value:.3f}"
+    """``0.213``; two significant digits of what is tiny, three of what is large."""
+    if value and abs(value) < 0.001:
+        return f"{value:.2g}"
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.2e}"
 
 
 def quantity(value: float) -> str:

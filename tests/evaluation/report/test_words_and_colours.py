@@ -88,6 +88,8 @@ def test_more_models_than_colours_differ_in_line_or_marker() -> None:
         (words.milliseconds(12.34), "12.3 ms"),
         (words.decimal(0.21349), "0.213"),
         (words.decimal(0.0), "0.000"),
+        (words.decimal(0.00051), "0.00051"),
+        (words.percent(0.00051), "0.051 %"),
         (words.decimal(12345.0), "1.23e+04"),
         (words.points(-0.0125), "−1.2 points"),
         (words.interval(0.91, 0.952, words.percent), "91.0 – 95.2 %"),
