@@ -75,6 +75,17 @@ def test_counts_and_fractions_are_told_apart(text: str, value: float) -> None:
     assert type(keep) is type(value)
 
 
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("11", 11), ("auto", "auto")])
+def test_a_count_or_a_word(text: str, value: int | str) -> None:
+    assert read_options(Prune, parsed(Prune, "--branch-layer", text)).branch_layer == value
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "Auto", ""])
+def test_neither_a_count_nor_the_word(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="neither a number from 0 on nor auto"):
+        parsed(Prune, "--branch-layer", text)
+
+
 @pytest.mark.parametrize("text", ["x", "nan", "inf", "", "1,5"])
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="neither a count"):

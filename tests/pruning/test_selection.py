@@ -73,6 +73,13 @@ def test_one_member_sees_the_whole_calibration_set() -> None:
     assert kept == tuple(tuple(strongest(layer, 2)) for layer in own.mean())
 
 
+def test_the_ranking_does_not_hang_on_the_order_in_which_a_machine_sums() -> None:
+    own = scores(samples=4001, layers=2)
+    other = HeadScores(tuple(layer.flip(0) for layer in own.samples), own.method, own.model)
+    assert all(torch.equal(one, two) for one, two in zip(own.mean(), other.mean(), strict=True))
+    assert all(torch.equal(one, two) for one, two in zip(normalised(own.mean()), normalised(other.mean()), strict=True))
+
+
 @pytest.mark.parametrize("branch", [4, 5])
 def test_a_branch_layer_that_leaves_nothing_to_differ_is_an_error(branch: int) -> None:
     with pytest.raises(UsageError, match=r"branch layer \d leaves no layer.*choose 0 to 3"):
