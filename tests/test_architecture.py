@@ -20,7 +20,7 @@ STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgets",
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
 BASE = {"errors", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
-SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed", "inference"}
+SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -36,7 +36,6 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": MODEL,
     "artifact": MODEL | {"backbones"},
     "opening": MODEL | {"backbones", "artifact"},
-    "inference": MODEL | {"backbones", "placing"},
     "inference": SHARED,
     "evaluation": SHARED | {"inference"},
     **dict.fromkeys(STAGES, MEASURED),

@@ -10,7 +10,7 @@ from pathlib import Path
 import compress
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
-from compress.recipe.schema import Recipe, RecipeModel, StageEntry
+from compress.recipe.schema import Recipe, RecipeModel, StageEntry, reference_as_mapping
 
 BUILTIN_MODELS = Path(compress.__file__).parent / "models"
 _CHUNK = 1 << 20
@@ -22,7 +22,7 @@ def stage_key(recipe: Recipe, entry: StageEntry, parents: Sequence[str], fingerp
     Args:
         recipe: the recipe; its seed and number format count, its device and batch size do not.
         entry: the stage with all its options; its name does not count.
-        parents: the model's identity and the digests of the artifacts of the stages before.
+        parents: identities of the models that the stage starts from or compares with, digests of earlier artifacts.
         fingerprints: fingerprints of the data that the stage reads, by role.
     """
     content = {
@@ -51,6 +51,11 @@ def model_identity(model: RecipeModel) -> str:
     for key in ("weights", "name"):
         written[key] = files.get(str(written[key]), written[key])
     return _sha256_of_json(written)
+
+
+def reference_identity(reference: str) -> str:
+    """``model_identity`` of a reference; members of a set count with the set."""
+    return model_identity(RecipeModel.model_validate(reference_as_mapping(reference)))
 
 
 def _content(path: Path | str) -> str:

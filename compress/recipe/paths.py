@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, scheme_of
+from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, StageEntry, scheme_of
+from compress.recipe.stages.base import Stage
 from compress.recipe.yaml_source import KeyPath
+from compress.registry import Registry
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 PATH_STARTS = ("./", "../", "~")
@@ -23,17 +25,30 @@ def absolute(reference: str, base: Path) -> str:
     return os.path.normpath(base / Path(reference).expanduser())
 
 
-def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path]) -> Recipe:
+def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path], stages: Registry[type[Stage]]) -> Recipe:
     """The recipe with every path absolute.
 
     Args:
         recipe: as written.
         base_of: folder that the path at a key such as ``("data", "train")`` is relative to: the recipe's folder, or
             the working directory for a value that the command line gave.
+        stages: the stages that exist.
     """
     return recipe.model_copy(
-        update={"model": _absolute_model(recipe.model, base_of), "data": _absolute_data(recipe.data, base_of)}
+        update={
+            "model": _absolute_model(recipe.model, base_of),
+            "data": _absolute_data(recipe.data, base_of),
+            "stages": tuple(
+                _absolute_stage(entry, base_of(("stages", number, entry.stage)), stages)
+                for number, entry in enumerate(recipe.stages)
+            ),
+        }
     )
+
+
+def _absolute_stage(entry: StageEntry, base: Path, stages: Registry[type[Stage]]) -> StageEntry:
+    options = stages[entry.stage]().with_absolute_paths(entry.options, lambda reference: absolute(reference, base))
+    return entry.model_copy(update={"options": options})
 
 
 def _absolute_model(model: RecipeModel, base_of: Callable[[KeyPath], Path]) -> RecipeModel:

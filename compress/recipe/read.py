@@ -41,7 +41,7 @@ def read_recipe(path: Path, assignments: Sequence[str] = (), *, stages: Registry
         raise RecipeError("a recipe is a mapping of keys", where=source.where(()), fix="start with 'model:'")
     written = apply_overrides(source, assignments)
     recipe = _checked(source, stages)
-    return with_absolute_paths(recipe, base_folder(written, path.resolve().parent))
+    return with_absolute_paths(recipe, base_folder(written, path.resolve().parent), stages)
 
 
 def _checked(source: Source, stages: Registry[type[Stage]]) -> Recipe:

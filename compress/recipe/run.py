@@ -15,7 +15,7 @@ from compress.artifact.manifest import MANIFEST_NAME
 from compress.errors import ArtifactError, CompressError
 from compress.options import Options
 from compress.recipe.chain import check_chain
-from compress.recipe.keys import model_identity, stage_key
+from compress.recipe.keys import model_identity, reference_identity, stage_key
 from compress.recipe.schema import Recipe, StageEntry
 from compress.recipe.stages import STAGES
 from compress.recipe.stages.base import (
@@ -163,7 +163,8 @@ class _Run:
     def stage(self, folder: Path, entry: StageEntry, fingerprints: Mapping[str, str]) -> StageOutcome:
         """Skip or compute one stage, and take over what it made."""
         stage = self.stages[entry.stage]()
-        key = stage_key(self.recipe, entry, self.parents, fingerprints)
+        others = [reference_identity(reference) for reference in stage.models(entry.options)]
+        key = stage_key(self.recipe, entry, [*self.parents, *others], fingerprints)
         outcome = None if self.fresh else self._finished(stage, folder, entry, key)
         if outcome is None:
             outcome = self._computed(stage, folder, entry, key)

@@ -30,6 +30,12 @@ def corruptions_for(kind: Literal["image", "text"]) -> tuple[str, ...]:
     return IMAGE_CORRUPTIONS if kind == "image" else TEXT_CORRUPTIONS
 
 
+def possible_corruptions(names: Iterable[str]) -> tuple[str, ...]:
+    """The corruptions that ``names`` may mean before the kind of data is known."""
+    listed = tuple(names)
+    return tuple(CORRUPTIONS) if ALL in listed else listed
+
+
 def chosen_corruptions(names: Iterable[str], kind: Literal["image", "text"]) -> tuple[str, ...]:
     """The corruptions that ``names`` ask for, each once, ``all`` written out.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
@@ -129,6 +129,14 @@ class Stage(ABC, Generic[O]):
     def made_from(self, kind: Kind) -> Kind | None:
         """Kind of the artifact that the stage makes from one of ``kind``."""
         return self.produces
+
+    def models(self, options: O) -> Sequence[str]:
+        """References to models beside those of the run; what they are counts for whether a stage is done again."""
+        return ()
+
+    def with_absolute_paths(self, options: O, absolute: Callable[[str], str]) -> O:
+        """The options with the paths among ``models`` absolute."""
+        return options
 
     def data(self, sources: DataSources, options: O) -> Mapping[str, str]:
         """References the stage reads, by role; raises ``RecipeError`` when the recipe lacks one."""

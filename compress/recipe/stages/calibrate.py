@@ -20,8 +20,9 @@ class CalibrateStage(Stage[Calibrate]):
     synonyms: ClassVar[Mapping[str, str]] = {"coverage": "target_coverage", "risk": "target_risk"}
 
     def data(self, sources: DataSources, options: Calibrate) -> Mapping[str, str]:
-        """The calibration set; not the training set, on which a model is surer than it should be."""
-        return {"calibration": required_reference(sources.calibration, "calibration", "on which stage calibrate fits")}
+        """The calibration set, or else the validation set; on the training set a model is surer than it should be."""
+        reference = sources.calibration or sources.validation
+        return {"calibration": required_reference(reference, "calibration", "on which stage calibrate fits")}
 
     def execute(self, inputs: StageInputs, options: Calibrate) -> None:
         """Fit, and write the same weights."""
