@@ -10,7 +10,7 @@ from pydantic import FiniteFloat
 
 from compress.evaluation.metrics.jaccard import jaccard
 from compress.evaluation.predictions import Predictions
-from compress.evaluation.report.look import FONT_SIZE, INK, MUTED, SMALL, Look, new_figure, shortened
+from compress.evaluation.report.look import FONT_SIZE, INK, MARGIN, MUTED, SMALL, Look, new_figure, shortened
 from compress.evaluation.report.picture import Picture, picture_name
 from compress.evaluation.report.words import percent
 from compress.evaluation.unavailable import UnavailableMetricError
@@ -66,7 +66,9 @@ def draw_diversity(data: Diversity, look: Look, position: int) -> Picture:
     matrices = [("different answers", "answer", data.disagreement)]
     if data.overlap is not None:
         matrices.append(("heads in common", "heads", data.overlap))
-    figure = new_figure(205)
+    figure = new_figure(215)
+    # The squares leave room beside them; without this it would go to the top and push the labels out.
+    figure.set_layout_engine("compressed", w_pad=MARGIN / 72, h_pad=MARGIN / 72)
     panels = figure.subplots(1, 2)
     panels[-1].axis("off")
     colour = look.colour(data.model)

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from compress.evaluation.report.palette import LIGHT, MODEL_ROLES, model_role
 
@@ -16,6 +17,7 @@ INK, MUTED, RULE, FAINT, CARD = (LIGHT[role] for role in ("ink", "muted", "rule"
 
 # One unit is 1/72 inch on paper and about one CSS pixel on a phone, where a picture is as wide as the screen.
 WIDTH = 340
+MARGIN = 6
 FONT_SIZE = 10.5
 SMALL = 9.0
 LONGEST_NAME = 28
@@ -76,7 +78,9 @@ def drawing() -> Iterator[None]:
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """An empty figure of ``width`` x ``height`` units."""
-    return Figure(figsize=(width / 72, height / 72), layout="constrained")
+    margin = MARGIN / 72
+    layout = ConstrainedLayoutEngine(w_pad=margin, h_pad=margin)
+    return Figure(figsize=(width / 72, height / 72), layout=layout)
 
 
 class Look:
