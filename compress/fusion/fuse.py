@@ -147,17 +147,7 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
     check_members([member.config for member in members], states, names)
     structures = [member.config.structure for member in members]
     branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
-    kept = tuple(
-        tuple(structure.kept_heads[layer][0] for structure in (structures if layer >= branch else structures[:1]))
-        for layer in range(len(structures[0].original_heads))
-    )
-    structure = Structure(
-        original_heads=structures[0].original_heads,
-        kept_heads=kept,
-        members=len(members),
-        branch_layer=branch if len(members) > 1 else 0,
-        mlp=options.mlp,
-    )
+    structure = Structure.side_by_side(structures, branch_layer=branch, mlp=options.mlp)
     return members[0].config.model_copy(update={"structure": structure, "abstention": None})
 
 

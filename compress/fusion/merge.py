@@ -6,7 +6,8 @@ Source: Hydra Ensembles, arXiv 2510.18358: attention side by side in grouped lay
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,27 +49,29 @@ def fused_entries(
         states: their tensors by name, in the same order.
     """
     for name, expected in fused.state_dict().items():
-        yield TensorEntry(
-            name, states[0].dtype(name), tuple(expected.shape), _loader(name, expected, fused, members, states)
-        )
+        load = partial(merged_tensor, name, expected, fused, members, states)
+        yield TensorEntry(name, states[0].dtype(name), tuple(expected.shape), load)
 
 
-def _loader(
+def merged_tensor(
     name: str, expected: Tensor, fused: Transformer, members: Sequence[Transformer], states: Sequence[State]
-) -> Callable[[], Tensor]:
+) -> Tensor:
+    """One tensor of the fused model.
+
+    Args:
+        name: of the tensor.
+        expected: the skeleton's tensor of that name.
+        fused, members, states: as in ``fused_entries``.
+    """
+    tensors = [state[name] for state in states]
     attention = ATTENTION.fullmatch(name)
-
-    def load() -> Tensor:
-        tensors = [state[name] for state in states]
-        if attention is not None:
-            layer, part = int(attention[1]), attention[2]
-            groups = fused.layers[layer].attention.groups
-            return _side_by_side(tensors[:groups], layer, part, fused, members)
-        if expected.dim() == tensors[0].dim() + 1:  # a linear layer that every member keeps for itself
-            return torch.stack(tensors)
-        return average(tensors, name)
-
-    return load
+    if attention is not None:
+        layer, part = int(attention[1]), attention[2]
+        groups = fused.layers[layer].attention.groups
+        return _side_by_side(tensors[:groups], layer, part, fused, members)
+    if expected.dim() == tensors[0].dim() + 1:  # a linear layer that every member keeps for itself
+        return torch.stack(tensors)
+    return average(tensors, name)
 
 
 def _side_by_side(

@@ -94,16 +94,14 @@ def disagreement(model: Transformer, dataset: Dataset, slots: Sequence[Slots], r
 
 def fused_flops(model: Transformer, slots: Sequence[Slots]) -> int:
     """FLOPs of one input through the members side by side; the streams part at the first layer in which they differ."""
-    layers = range(len(model.layers))
-    present = [layer.attention.kept_heads[0] for layer in model.layers]
-    kept = [[tuple(present[layer][slot] for slot in own[layer]) for own in slots] for layer in layers]
-    parting = next((layer for layer in layers if len(set(kept[layer])) > 1), len(kept))
-    structure = Structure(
-        original_heads=model.structure.original_heads,
-        kept_heads=tuple(tuple(heads if layer >= parting else heads[:1]) for layer, heads in enumerate(kept)),
-        members=len(slots),
-        branch_layer=parting if len(slots) > 1 else 0,
-    )
+    members = []
+    for own in slots:
+        kept = [
+            tuple(layer.attention.kept_heads[0][slot] for slot in heads)
+            for layer, heads in zip(model.layers, own, strict=True)
+        ]
+        members.append(model.structure.model_copy(update={"kept_heads": tuple((heads,) for heads in kept)}))
+    structure = Structure.side_by_side(members)
     skeleton = build_skeleton(model.config.model_copy(update={"structure": structure}), model.files)
     return count_cost(skeleton).flops
 

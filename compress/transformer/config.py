@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -72,6 +73,34 @@ class Structure(Options):
         """The structure of an unpruned single model."""
         kept = tuple((tuple(range(heads)),) for heads in heads_per_layer)
         return cls(original_heads=heads_per_layer, kept_heads=kept)
+
+    @classmethod
+    def side_by_side(
+        cls,
+        members: Sequence[Structure],
+        *,
+        branch_layer: int | None = None,
+        mlp: Literal["averaged", "grouped"] = "averaged",
+    ) -> Structure:
+        """The structure of one model that holds separate members of the same original.
+
+        Args:
+            members: single models.
+            branch_layer: where the streams part; None for the first layer in which the members' heads differ.
+            mlp: see ``mlp``.
+        """
+        heads = [
+            [structure.kept_heads[layer][0] for structure in members] for layer in range(len(members[0].kept_heads))
+        ]
+        if branch_layer is None:
+            branch_layer = next((layer for layer, own in enumerate(heads) if len(set(own)) > 1), len(heads))
+        return cls(
+            original_heads=members[0].original_heads,
+            kept_heads=tuple(tuple(own if layer >= branch_layer else own[:1]) for layer, own in enumerate(heads)),
+            members=len(members),
+            branch_layer=branch_layer if len(members) > 1 else 0,
+            mlp=mlp,
+        )
 
     @property
     def groups_differ(self) -> bool:
