@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compress.data.preprocessing import ImagePreprocessing
+from compress.tuning.batches import Share
 from compress.tuning.options import Tune
 from compress.tuning.seeds import generator
 
@@ -34,16 +35,9 @@ class ImageAugmentation:
     seed: int
     black: tuple[float, ...]
 
-    def __call__(self, images: Tensor, number: int, size: int, rows: slice) -> Tensor:
-        """Change the images of forward pass ``number``.
-
-        Args:
-            images: ``(b, C, H, W)``, normalised.
-            number: the forward pass; the same number gives the same changes.
-            size: images of the whole pass.
-            rows: which of them ``images`` are.
-        """
-        draws = torch.rand(size, 5, generator=generator(self.seed, "augment", number))[rows]
+    def __call__(self, images: Tensor, share: Share) -> Tensor:
+        """Change the images ``(b, C, H, W)``, normalised, of one share; the same share gets the same changes."""
+        draws = torch.rand(share.size, 5, generator=generator(self.seed, "augment", share.number))[share.rows]
         mirrored, *uniform = draws.unbind(1)
         angle, growth, down, right = (2 * value - 1 for value in uniform)
         if self.flip:

@@ -12,6 +12,7 @@ from torch import Tensor
 from compress.attention.attention import Attention
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
+from compress.tuning.batches import Share
 from compress.tuning.options import Tune
 from compress.tuning.seeds import generator
 
@@ -35,33 +36,31 @@ class HeadDropout:
     first_layer: int
     seed: int
 
-    def gates(self, model: Transformer, number: int, size: int, rows: slice) -> list[Tensor | None] | None:
-        """Per distinct layer gates ``(M·b, slots)`` of 0 and 1 for ``rows`` of forward pass ``number``; None: no gate.
+    def gates(self, model: Transformer, share: Share) -> list[Tensor | None] | None:
+        """Per distinct layer gates ``(M·b, slots)`` of 0 and 1 for the inputs of one share; None: no gate.
 
         Args:
             model: its structure says which layers have streams.
-            number: the forward pass; the same number gives the same gates.
-            size: inputs of the whole pass.
-            rows: which of them this process has.
+            share: the same share gets the same gates.
         """
         if not self.probability:
             return None
-        source = generator(self.seed, "heads", number)
+        source = generator(self.seed, "heads", share.number)
         return [
-            None if index < self.first_layer else self._layer_gates(cast(Layer, layer).attention, size, rows, source)
+            None if index < self.first_layer else self._layer_gates(cast(Layer, layer).attention, share, source)
             for index, layer in enumerate(model.layers)
         ]
 
-    def _layer_gates(self, attention: Attention, size: int, rows: slice, source: torch.Generator) -> Tensor:
+    def _layer_gates(self, attention: Attention, share: Share, source: torch.Generator) -> Tensor:
         real = real_heads(attention.kept_heads, attention.slots)
         heads = real.sum(1)[:, None]  # (M, 1)
         least = heads.clamp(max=self.keep)
-        draw = torch.rand(attention.groups, size, 2, generator=source)
+        draw = torch.rand(attention.groups, share.size, 2, generator=source)
         kept = least + ((heads - least + 1) * draw[..., 0]).floor().long()
         kept = torch.where(draw[..., 1] < self.probability, kept, heads.expand_as(kept))
-        order = torch.rand(attention.groups, size, attention.slots, generator=source)
+        order = torch.rand(attention.groups, share.size, attention.slots, generator=source)
         rank = order.masked_fill(~real[:, None], 2.0).argsort(-1).argsort(-1)  # padding ranks behind every head
-        gates = (rank < kept[..., None]).float()[:, rows]
+        gates = (rank < kept[..., None]).float()[:, share.rows]
         return gates.flatten(0, 1)
 
 

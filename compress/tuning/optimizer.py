@@ -60,7 +60,7 @@ def parameter_groups(model: Transformer, options: Tune) -> list[dict[str, object
 
 def build_optimizer(model: Transformer, options: Tune) -> torch.optim.AdamW:
     """AdamW over ``parameter_groups``."""
-    return torch.optim.AdamW(parameter_groups(model, options), lr=options.lr)
+    return torch.optim.AdamW(parameter_groups(model, options), lr=options.lr, betas=(0.9, options.beta2))
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:

@@ -27,6 +27,9 @@ class Tune(Options):
     weight_decay: float = Field(
         0.05, ge=0.0, description="Decay of the matrices (AdamW); biases, norms and position embeddings have none."
     )
+    beta2: float = Field(
+        0.999, ge=0.0, lt=1.0, description="Memory of AdamW for the size of gradients; 0.99 for short trainings."
+    )
     layer_decay: float = Field(
         1.0, gt=0.0, le=1.0, description="Factor of the rate from each layer to the one below it."
     )

@@ -1,43 +1,23 @@
-"""The training loop: the only one of the project."""
+"""Training a classifier in place."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
-from compress.data.preprocessing import ImagePreprocessing
-from compress.errors import ModelError
-from compress.placing import to_device
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
-from compress.tuning.augmentation import image_augmentation
-from compress.tuning.batches import TrainingBatch, TrainingBatches
-from compress.tuning.checkpoint import load_checkpoint, save_checkpoint
-from compress.tuning.engine import Machine, machine
-from compress.tuning.finite import first_non_finite, first_non_finite_gradient
-from compress.tuning.freezing import Freeze, frozen_parts, set_training, training_mode
-from compress.tuning.head_dropout import head_dropout
-from compress.tuning.interruption import Interruption
-from compress.tuning.log import LOG_NAME, TrainingLog
+from compress.tuning.classifier import ClassifierLearner
+from compress.tuning.engine import machine
+from compress.tuning.freezing import Freeze, frozen_parts, training_mode
+from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss
-from compress.tuning.objective import Objective
-from compress.tuning.optimizer import build_optimizer, check_bound, set_rate
 from compress.tuning.options import Tune
-from compress.tuning.order import Order
-from compress.tuning.schedule import rate_factor
-from compress.tuning.seeds import derived_seed
-from compress.tuning.state import CheckpointStore, Progress
+from compress.tuning.state import Progress
 from compress.tuning.validation import Validation
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,12 +75,11 @@ def train(
         model.to(place.device)
         if task.teacher is not None:
             task.teacher.to(place.device).eval()
-        loop = _Loop(model, task, options, runtime, place, folder)
-        with Interruption() as interruption, contextlib.ExitStack() as stack:
-            loop.resume()
-            if place.team.is_main:
-                loop.log = stack.enter_context(loop.new_log(label, tensorboard))
-            return loop.run(interruption)
+        learner = ClassifierLearner(
+            model, options, place.device, frozen=frozen, teacher=task.teacher, extra_losses=task.extra_losses
+        )
+        loop = Loop(learner, task.dataset, task.validation, options, runtime, place, folder)
+        return loop.train(label, tensorboard)
 
 
 @contextlib.contextmanager
@@ -111,203 +90,3 @@ def recomputing(model: Transformer, wanted: bool) -> Iterator[None]:
         yield
     finally:
         model.recompute = before
-
-
-class _Loop:
-    """One training: what does not change, then what does."""
-
-    def __init__(
-        self, model: Transformer, task: Task, options: Tune, runtime: Runtime, place: Machine, folder: Path
-    ) -> None:
-        self.model, self.task, self.options, self.runtime, self.place = model, task, options, runtime, place
-        self.frozen = frozen_parts(model, task.freeze, task.branch_layer)
-        self.store = CheckpointStore(folder)
-        self.order = Order(len(task.dataset), options.batch_size, options.accumulate, options.seed)
-        self.steps = options.steps or options.epochs * self.order.steps_per_epoch
-        self.evaluate_steps = options.evaluate_steps or self.order.steps_per_epoch
-        self.head_dropout = head_dropout(options)
-        spec = model.config.preprocessing
-        augment = image_augmentation(options, spec) if isinstance(spec, ImagePreprocessing) else None
-        self.batches = TrainingBatches(task.dataset, preprocessor(model), self.order, augment, place.team)
-        optimizer = build_optimizer(model, options)
-        check_bound(optimizer, model)
-        objective = Objective(model, options, task.extra_losses)
-        self.objective, self.optimizer = place.accelerator.prepare(objective, optimizer)
-
-        self.progress = Progress()
-        self.best: dict[str, Tensor] = {}
-        self.log: TrainingLog | None = None
-        self._sums: dict[str, Tensor] = {}
-        self._summed_steps = 0
-
-    def resume(self) -> None:
-        """Go on where an interrupted training of the same folder stood."""
-        found = load_checkpoint(self.store, self.place)
-        if found is not None:
-            self.progress, self.best = found
-            logger.info("going on after step %d of %d", self.progress.step, self.steps)
-
-    def new_log(self, label: str, tensorboard: Path | None) -> TrainingLog:
-        """The log of this training, from the present step on."""
-        return TrainingLog(
-            self.store.folder / LOG_NAME,
-            start=self.progress.step,
-            samples_before=self.order.samples_before(self.progress.step),
-            samples=self.order.samples_before(self.steps),
-            label=label,
-            tensorboard=tensorboard,
-        )
-
-    def run(self, interruption: Interruption) -> Progress:
-        """All steps that are left, with evaluations and checkpoints."""
-        self._evaluate_if_due(interruption)
-        first, end = self.order.first_pass(self.progress.step), self.order.first_pass(self.steps)
-        pin = self.place.device.type == "cuda"
-        batches = self.batches.between(first, end, workers=self.options.workers, pin=pin)
-        while self.progress.step < self.steps and not self._is_over():
-            if self._step(batches, interruption):
-                self._stop()
-            self._evaluate_if_due(interruption)
-            if self.progress.step % self.options.checkpoint_steps == 0 and self.progress.step < self.steps:
-                self._save()
-        if self.best:
-            self.model.load_state_dict(self.best)
-        return self.progress
-
-    def _is_over(self) -> bool:
-        patience = self.options.patience
-        return patience is not None and self.progress.without_gain >= patience
-
-    def _step(self, batches: Iterator[TrainingBatch], interruption: Interruption) -> bool:
-        """One optimizer step; returns whether an interruption was asked for."""
-        step, options, accelerator = self.progress.step, self.options, self.place.accelerator
-        # Every random number of a step follows from its number, so a resumed training draws the same ones.
-        torch.manual_seed(derived_seed(options.seed, "step", step, self.place.team.index))
-        rate = set_rate(self.optimizer, rate_factor(step, self.steps, warmup=options.warmup, shape=options.schedule))
-        self.optimizer.zero_grad(set_to_none=True)
-        losses = torch.zeros((), device=self.place.device)
-        passes = self.order.passes(step)
-        for number in range(1, passes + 1):
-            batch = next(batches)
-            with contextlib.nullcontext() if number == passes else accelerator.no_sync(self.objective):
-                terms = self._forward(batch)
-                # Several processes average their gradients; the weights are made for their sum.
-                accelerator.backward(terms["loss"] * self.place.team.count)
-            for name, term in terms.items():
-                self._sums[name] = self._sums.get(name, 0.0) + term.detach()
-            losses += terms["loss"].detach()
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), options.clip) if options.clip else None
-        stop = self._check(batch, losses, norm, interruption)
-        self.optimizer.step()
-        self.progress = self.progress.model_copy(update={"step": step + 1})
-        self._report(rate, norm)
-        return stop
-
-    def _forward(self, batch: TrainingBatch) -> dict[str, Tensor]:
-        device = self.place.device
-        inputs = to_device(batch.inputs, device)
-        gates = self.head_dropout.gates(self.model, batch.number, batch.size, slice(*batch.rows))
-        if gates is not None:
-            gates = [None if gate is None else gate.to(device) for gate in gates]
-        with self.place.autocast():
-            teacher_logits = None
-            if self.task.teacher is not None and self.options.distill:
-                with torch.no_grad():
-                    teacher_logits = self.task.teacher(inputs)
-            return self.objective(
-                inputs,
-                batch.labels.to(device),
-                batch.weights.to(device),
-                gates=gates,
-                teacher_logits=teacher_logits,
-                step=self.progress.step,
-                steps=self.steps,
-            )
-
-    def _check(self, batch: TrainingBatch, losses: Tensor, norm: Tensor | None, interruption: Interruption) -> bool:
-        """What all processes must agree on: raises when a loss or a gradient is not finite, returns whether to stop."""
-        bad = ~(losses if norm is None else losses + norm).isfinite()
-        status = torch.stack([bad, torch.tensor(interruption.requested, device=bad.device)]).float()
-        bad, stop = self.place.summed(status).tolist()
-        if bad:
-            # Gradients are shared by all processes: the one whose own forward pass broke knows where.
-            found = self.place.team.together(lambda: self._non_finite(batch, losses))
-            _, what, samples = min(found)
-            number = batch.number % self.order.passes_per_epoch + 1
-            raise ModelError(
-                f"the loss is not finite at step {self.progress.step + 1} of {self.steps} ({what})",
-                where=f"batch {number} of {self.order.passes_per_epoch}, samples {samples}",
-                fix="lower --lr, lengthen --warmup, or look at these samples",
-            )
-        return bool(stop)
-
-    def _non_finite(self, batch: TrainingBatch, losses: Tensor) -> tuple[bool, str, str]:
-        """Whether the forward pass was finite, the first place that is not, and the samples of the batch."""
-        if bool(losses.isfinite()):
-            return True, first_non_finite_gradient(self.model), _some(batch.ids)
-        return False, first_non_finite(self.model, lambda: self._forward(batch)), _some(batch.ids)
-
-    def _report(self, rate: float, norm: Tensor | None) -> None:
-        """Move the bar; every ``log_steps`` write the mean losses since the last line."""
-        step = self.progress.step
-        self._summed_steps += 1
-        if self.log is not None:
-            self.log.advance(self.order.samples_before(step) - self.order.samples_before(step - 1))
-        if step % self.options.log_steps and step < self.steps:
-            return
-        names = sorted(self._sums)
-        means = self.place.summed(torch.stack([self._sums[name] for name in names]) / self._summed_steps)
-        self._sums, self._summed_steps = {}, 0
-        if self.log is not None:
-            values = dict(zip(names, means.tolist(), strict=True))
-            if norm is not None:
-                values["gradient_norm"] = float(norm)
-            self.log.step(step, {"epoch": step / self.order.steps_per_epoch, "lr": rate, **values})
-
-    def _evaluate_if_due(self, interruption: Interruption) -> None:
-        """Before the first step, every ``evaluate_steps``, and after the last; once each."""
-        step, validation = self.progress.step, self.task.validation
-        due = step % self.evaluate_steps == 0 or step == self.steps
-        if validation is None or not due or self.progress.evaluated == step:
-            return
-        self.model.eval()
-        try:
-            with interruption.at_once(self.place.team.count == 1), self.place.autocast():
-                score = validation.measure(self.model, self.runtime)
-        except KeyboardInterrupt:
-            self._stop()  # the state is of before this evaluation, with which a resumed training begins
-        finally:
-            set_training(self.model, self.frozen)
-        self._note(score.value, validation)
-        if self.log is not None:
-            self.log.evaluation(step, score.shown, best=self.progress.best_step == step)
-
-    def _note(self, value: float, validation: Validation) -> None:
-        """Remember the best weights; those before any training are no candidate."""
-        step = self.progress.step
-        update: dict[str, object] = {"evaluated": step}
-        if step == 0:
-            update["first"] = value
-        elif validation.is_better(value, self.progress.best):
-            self.best = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
-            update |= {"best": value, "best_step": step, "without_gain": 0}
-        else:
-            update["without_gain"] = self.progress.without_gain + 1
-        self.progress = self.progress.model_copy(update=update)
-
-    def _save(self) -> None:
-        save_checkpoint(self.store, self.place, self.progress, self.best)
-
-    def _stop(self) -> None:
-        """Save the state and end.
-
-        Raises:
-            KeyboardInterrupt: always.
-        """
-        self._save()
-        logger.warning("stopped after step %d of %d; the same call goes on from there", self.progress.step, self.steps)
-        raise KeyboardInterrupt
-
-
-def _some(ids: tuple[str, ...], limit: int = 4) -> str:
-    return ", ".join(ids[:limit]) + (", …" if len(ids) > limit else "")

@@ -7,6 +7,7 @@ import torch
 
 from compress.data.preprocessing import ImagePreprocessing
 from compress.tuning.augmentation import ImageAugmentation, image_augmentation
+from compress.tuning.batches import Share
 from compress.tuning.options import Tune
 
 SPEC = ImagePreprocessing(size=(6, 8), channels=1, mean=(0.5,), std=(0.25,), resize="squash")
@@ -28,7 +29,7 @@ def test_nothing_asked_for_is_nothing() -> None:
 
 def test_flips_mirror_about_half_and_change_nothing_else() -> None:
     before = images()
-    after = augmentation(flip=True)(before, 0, 64, slice(0, 64))
+    after = augmentation(flip=True)(before, Share(0, 64, 0, 64))
     mirrored = [torch.equal(new, old.flip(-1)) for new, old in zip(after, before, strict=True)]
     same = [torch.equal(new, old) for new, old in zip(after, before, strict=True)]
     assert all(one or other for one, other in zip(mirrored, same, strict=True))
@@ -37,7 +38,7 @@ def test_flips_mirror_about_half_and_change_nothing_else() -> None:
 
 def test_shifts_move_whole_pixels_and_pad_with_black() -> None:
     before = images()
-    after = augmentation(shift=2)(before, 0, 64, slice(0, 64))
+    after = augmentation(shift=2)(before, Share(0, 64, 0, 64))
     black = (0 - 0.5) / 0.25
     seen = set()
     for new, old in zip(after[:, 0], before[:, 0], strict=True):
@@ -70,13 +71,13 @@ def test_a_quarter_turn_is_a_quarter_turn() -> None:
 
 def test_zoom_keeps_a_constant_centre() -> None:
     bright = torch.ones(4, 1, 6, 8)
-    after = augmentation(zoom=0.3)(bright, 0, 4, slice(0, 4))
+    after = augmentation(zoom=0.3)(bright, Share(0, 4, 0, 4))
     assert torch.allclose(after[:, :, 2:4, 3:5], torch.ones(4, 1, 2, 2), atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [(0, 3), (3, 8)])
 def test_a_share_gets_the_draws_of_its_rows(rows: tuple[int, int]) -> None:
     before, chosen = images(8), augmentation(shift=2, flip=True, rotate=30, zoom=0.2)
-    whole = chosen(before, 5, 8, slice(0, 8))
-    assert torch.equal(chosen(before[slice(*rows)], 5, 8, slice(*rows)), whole[slice(*rows)])
-    assert not torch.equal(chosen(before, 6, 8, slice(0, 8)), whole)
+    whole = chosen(before, Share(5, 8, 0, 8))
+    assert torch.equal(chosen(before[slice(*rows)], Share(5, 8, *rows)), whole[slice(*rows)])
+    assert not torch.equal(chosen(before, Share(6, 8, 0, 8)), whole)

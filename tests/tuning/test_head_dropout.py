@@ -9,15 +9,16 @@ import torch
 
 from compress.artifact.store import load_model
 from compress.transformer.model import Transformer
+from compress.tuning.batches import Share
 from compress.tuning.head_dropout import HeadDropout, real_heads
 
 
 def test_off_is_no_gate(model: Transformer) -> None:
-    assert HeadDropout(0.0, 1, 0, seed=0).gates(model, 0, 4, slice(0, 4)) is None
+    assert HeadDropout(0.0, 1, 0, seed=0).gates(model, Share(0, 4, 0, 4)) is None
 
 
 def test_counts_lie_between_the_least_and_all_and_layers_below_keep_everything(model: Transformer) -> None:
-    gates = HeadDropout(1.0, 2, 1, seed=0).gates(model, 0, 400, slice(0, 400))
+    gates = HeadDropout(1.0, 2, 1, seed=0).gates(model, Share(0, 400, 0, 400))
     assert gates is not None
     assert gates[0] is None
     for gate in gates[1:]:
@@ -29,7 +30,7 @@ def test_counts_lie_between_the_least_and_all_and_layers_below_keep_everything(m
 
 
 def test_the_probability_is_that_of_losing_any(model: Transformer) -> None:
-    gates = HeadDropout(0.5, 1, 0, seed=0).gates(model, 0, 4000, slice(0, 4000))
+    gates = HeadDropout(0.5, 1, 0, seed=0).gates(model, Share(0, 4000, 0, 4000))
     assert gates is not None
     assert gates[0] is not None
     whole = float((gates[0].sum(1) == 4).float().mean())
@@ -39,8 +40,8 @@ def test_the_probability_is_that_of_losing_any(model: Transformer) -> None:
 def test_every_stream_draws_its_own_and_a_share_gets_its_rows(fused: Path) -> None:
     model = load_model(fused)
     dropout = HeadDropout(1.0, 1, 0, seed=0)
-    whole = dropout.gates(model, 3, 10, slice(0, 10))
-    share = dropout.gates(model, 3, 10, slice(4, 7))
+    whole = dropout.gates(model, Share(3, 10, 0, 10))
+    share = dropout.gates(model, Share(3, 10, 4, 7))
     assert whole is not None
     assert share is not None
     trunk, streams = whole[0], whole[1]

@@ -13,6 +13,7 @@ from compress.errors import DataError
 from compress.transformer.model import Transformer
 from compress.tuning.augmentation import image_augmentation
 from compress.tuning.batches import TrainingBatch, TrainingBatches
+from compress.tuning.classifier import ClassifierInputs
 from compress.tuning.options import Tune
 from compress.tuning.order import Order
 
@@ -22,7 +23,8 @@ def make(
 ) -> TrainingBatches:
     order = Order(len(data), batch_size, 2, seed=0)
     chosen = image_augmentation(Tune(shift=2, rotate=20, flip=True), model.config.preprocessing)  # type: ignore[arg-type]
-    return TrainingBatches(data, preprocessor(model), order, chosen if augment else None, team or Processes())
+    inputs = ClassifierInputs(preprocessor(model), chosen if augment else None)
+    return TrainingBatches(data, inputs, order, team or Processes())
 
 
 def joined(parts: list[TrainingBatch]) -> tuple[torch.Tensor, list[str]]:
@@ -34,7 +36,7 @@ def joined(parts: list[TrainingBatch]) -> tuple[torch.Tensor, list[str]]:
 def test_workers_change_nothing(model: Transformer, data: Dataset, workers: int) -> None:
     alone = list(make(model, data).between(1, 7, workers=0, pin=False))
     helped = list(make(model, data).between(1, 7, workers=workers, pin=False))
-    assert [batch.number for batch in helped] == list(range(1, 7))
+    assert [batch.share.number for batch in helped] == list(range(1, 7))
     for one, other in zip(alone, helped, strict=True):
         assert torch.equal(one.inputs, other.inputs)
         assert one.ids == other.ids

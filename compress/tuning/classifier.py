@@ -1,0 +1,107 @@
+"""A classifier, single or fused, as something to train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compress.backbones.base import Preprocessor
+from compress.backbones.registry import preprocessor
+from compress.data.base import Sample
+from compress.data.preprocessing import ImagePreprocessing
+from compress.placing import to_device
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.tuning.augmentation import image_augmentation
+from compress.tuning.batches import Share, TrainingBatch
+from compress.tuning.freezing import set_training
+from compress.tuning.head_dropout import head_dropout
+from compress.tuning.learner import Learner
+from compress.tuning.losses import ExtraLoss
+from compress.tuning.objective import Objective
+from compress.tuning.optimizer import build_optimizer
+from compress.tuning.options import Tune
+from compress.tuning.validation import Score, Validation
+
+
+@dataclass(frozen=True)
+class ClassifierInputs:
+    """Preprocesses values, and changes images at random if asked to."""
+
+    preprocess: Preprocessor
+    augment: Callable[[Tensor, Share], Tensor] | None
+
+    def __call__(self, samples: list[Sample], share: Share) -> Any:
+        inputs = self.preprocess([sample.value for sample in samples])
+        return inputs if self.augment is None else self.augment(inputs, share)  # type: ignore[arg-type]
+
+
+class ClassifierLearner(Learner):
+    """See ``Learner``.
+
+    Args:
+        model: what is trained.
+        options: see ``Tune``.
+        device: where it is.
+        frozen: parts that stay as they are.
+        teacher: a model whose predictions are learned too, or None.
+        extra_losses: losses of other stages.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        options: Tune,
+        device: torch.device,
+        *,
+        frozen: list[nn.Module],
+        teacher: Transformer | None = None,
+        extra_losses: tuple[ExtraLoss, ...] = (),
+    ) -> None:
+        self.weights = self.model = model
+        self.objective = Objective(model, options, extra_losses)
+        self.options, self.device, self.frozen = options, device, frozen
+        self.teacher = teacher if options.distill else None
+        self.head_dropout = head_dropout(options)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW."""
+        return build_optimizer(self.model, self.options)
+
+    def make_inputs(self) -> ClassifierInputs:
+        """The model's own preprocessing and the augmentation of images."""
+        spec = self.model.config.preprocessing
+        augment = image_augmentation(self.options, spec) if isinstance(spec, ImagePreprocessing) else None
+        return ClassifierInputs(preprocessor(self.model), augment)
+
+    def losses(self, objective: nn.Module, batch: TrainingBatch, step: int, steps: int) -> dict[str, Tensor]:
+        """See ``Objective``."""
+        inputs = to_device(batch.inputs, self.device)
+        gates = self.head_dropout.gates(self.model, batch.share)
+        if gates is not None:
+            gates = [None if gate is None else gate.to(self.device) for gate in gates]
+        teacher_logits = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher_logits = self.teacher(inputs)
+        return objective(
+            inputs,
+            batch.labels.to(self.device),
+            batch.weights.to(self.device),
+            gates=gates,
+            teacher_logits=teacher_logits,
+            step=step,
+            steps=steps,
+        )
+
+    def set_training(self) -> None:
+        """Frozen parts neither learn nor drop anything."""
+        set_training(self.model, self.frozen)
+
+    def evaluate(self, validation: Validation, runtime: Runtime) -> Score:
+        """Measure the model."""
+        return validation.measure(self.model.eval(), runtime)
