@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from compress.pruning.options import Prune
     from compress.pruning.prune import prune
     from compress.runtime import Runtime
+    from compress.sweeping.grid import Grid
+    from compress.sweeping.sweep import sweep
     from compress.tuning.options import Tune
     from compress.tuning.tune import tune
 
@@ -34,6 +36,7 @@ _PUBLIC = {
     "CompressError": "compress.errors:CompressError",
     "Evaluate": "compress.evaluation.options:Evaluate",
     "Fuse": "compress.fusion.options:Fuse",
+    "Grid": "compress.sweeping.grid:Grid",
     "Prune": "compress.pruning.options:Prune",
     "Runtime": "compress.runtime:Runtime",
     "Tune": "compress.tuning.options:Tune",
@@ -46,6 +49,7 @@ _PUBLIC = {
     "open_model": "compress.opening:open_model",
     "predict": "compress.prediction.predict:predict",
     "prune": "compress.pruning.prune:prune",
+    "sweep": "compress.sweeping.sweep:sweep",
     "tune": "compress.tuning.tune:tune",
 }
 
@@ -54,6 +58,7 @@ __all__ = [
     "CompressError",
     "Evaluate",
     "Fuse",
+    "Grid",
     "Prune",
     "Runtime",
     "Tune",
@@ -66,6 +71,7 @@ __all__ = [
     "open_model",
     "predict",
     "prune",
+    "sweep",
     "tune",
 ]
 

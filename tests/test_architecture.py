@@ -40,7 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": SHARED | {"inference"},
     **dict.fromkeys(STAGES, MEASURED),
     "recipe": MEASURED | STAGES,
-    "cli": MEASURED | STAGES | {"recipe"},
+    "sweeping": MEASURED | STAGES | {"recipe"},
+    "cli": MEASURED | STAGES | {"recipe", "sweeping"},
 }
 
 

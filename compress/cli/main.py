@@ -35,6 +35,9 @@ COMMANDS = {
     "calibrate": CommandEntry(
         "compress.cli.calibrate:calibrate", "Fit the temperature of a model, and when it should abstain.", "Stages"
     ),
+    "sweep": CommandEntry(
+        "compress.cli.sweep:sweep", "Compare heads kept, members and branch layers in one table.", "Stages"
+    ),
     "predict": CommandEntry("compress.cli.predict:predict", "Classify inputs, with how sure the model is.", "Models"),
     "inspect": CommandEntry("compress.cli.inspect:inspect", "Show layers, kept heads, parameters and FLOPs.", "Models"),
 }

@@ -170,7 +170,9 @@ def _lowest(parts: Iterable[Any]) -> int:
     """The lower bound among the parts of a union; 0 without one."""
     details = (detail for part in parts if get_origin(part) is Annotated for detail in get_args(part)[1:])
     fields = (inner for detail in details for inner in (detail.metadata if isinstance(detail, FieldInfo) else [detail]))
-    return next((int(bound.ge) for bound in fields if isinstance(bound, annotated_types.Ge)), 0)
+    return next(
+        (bound.ge for bound in fields if isinstance(bound, annotated_types.Ge) and isinstance(bound.ge, int)), 0
+    )
 
 
 def _ranged(range_type: Any, plain: click.ParamType, metadata: list[Any]) -> click.ParamType:

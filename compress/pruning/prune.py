@@ -72,13 +72,7 @@ def prune(
     check_options(options, ood=ood is not None, scores=scores is not None)
     team = processes(runtime.torch_device())
     team.on_main(lambda: check_target(out, overwrite=overwrite))
-    model = open_model(model)
-    if model.structure.members > 1:
-        raise ModelError(
-            "a fused model cannot be pruned",
-            where=str(model.config.backbone.architecture),
-            fix="prune first, then fuse",
-        )
+    model = open_single(model)
     dataset = open_calibration(data, model, labelled=needs_labels(options))
     foreign = open_foreign(ood, model)
     fingerprint = model_fingerprint(model)
@@ -97,6 +91,18 @@ def prune(
         return result
 
     return team.on_main(write)
+
+
+def open_single(model: str | Path | Transformer) -> Transformer:
+    """A model that can be pruned; raises ``ModelError`` for a fused one."""
+    opened = open_model(model)
+    if opened.structure.members > 1:
+        raise ModelError(
+            "a fused model cannot be pruned",
+            where=str(opened.config.backbone.architecture),
+            fix="prune first, then fuse",
+        )
+    return opened
 
 
 def open_chooser(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from torch import Tensor, nn
 
 from compress.attention.attention import Attention, pooled_tokens
@@ -68,3 +71,12 @@ class Layer(nn.Module):
             x = self.norm1(x)
             x = self.norm2(x + self.residual2(self.mlp(x)))
         return hidden.with_states(x)
+
+
+class Layers(nn.ModuleList):
+    """The distinct layers of a model: a list of modules that knows their type."""
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, index: int) -> Layer: ...  # type: ignore[override]
+        def __iter__(self) -> Iterator[Layer]: ...

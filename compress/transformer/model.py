@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from compress.transformer.combine import combine_logits
 from compress.transformer.config import ModelConfig, Structure
-from compress.transformer.layer import Layer
+from compress.transformer.layer import Layer, Layers
 from compress.transformer.parts import Head, Hidden, Inputs, Stem
 
 Gates = Sequence[Tensor | None]
@@ -43,7 +43,7 @@ class Transformer(nn.Module):
         files: dict[str, bytes] | None = None,
     ) -> None:
         super().__init__()
-        self.stem, self.layers, self.head = stem, nn.ModuleList(layers), head
+        self.stem, self.layers, self.head = stem, Layers(layers), head
         self.config = config
         self.order: tuple[int, ...] = tuple(order if order is not None else range(len(layers)))
         self.files: dict[str, bytes] = dict(files or {})
