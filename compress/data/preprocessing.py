@@ -12,7 +12,7 @@ from compress.options import Options
 class ImagePreprocessing(Options):
     """Resize, crop, channel conversion and normalisation of an image."""
 
-    kind: Literal["image"] = "image"
+    kind: Literal["image"] = Field("image", description="Tells the kinds of preprocessing apart.")
     size: tuple[int, int] = Field(description="Height and width of the model's input, pixels.")
     channels: int = Field(ge=1, description="Channels of the model's input; 1 converts to grey, 3 to RGB.")
     mean: tuple[float, ...] = Field(description="Per-channel mean that is subtracted, on the scale 0..1.")
@@ -21,14 +21,16 @@ class ImagePreprocessing(Options):
         "shortest", description="squash: ignore the aspect ratio; shortest: resize and crop the centre; longest: pad."
     )
     crop_fraction: float = Field(1.0, gt=0.0, le=1.0, description="Share of the resized image that the crop keeps.")
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bicubic"
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
+        "bicubic", description="How pixels are resampled, with antialiasing."
+    )
     fill: float = Field(0.0, description="Grey value 0..1 of the padding of resize=longest.")
 
 
 class TextPreprocessing(Options):
     """Tokenization of a text; the tokenizer's own files lie beside the weights."""
 
-    kind: Literal["text"] = "text"
+    kind: Literal["text"] = Field("text", description="Tells the kinds of preprocessing apart.")
     max_length: int = Field(ge=1, description="Longest input, tokens; longer texts are cut.")
 
 

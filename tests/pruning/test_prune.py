@@ -11,6 +11,7 @@ from tiny.all_cases import CASES, ONE_PER_FAMILY
 
 from compress.artifact.folder import verify_folder
 from compress.artifact.store import load_model, read_provenance
+from compress.backbones.registry import preprocessor
 from compress.data.sequence import SequenceDataset
 from compress.errors import ArtifactError, DataError, ModelError, SelfCheckError, UsageError
 from compress.fusion.fuse import fuse
@@ -182,3 +183,26 @@ def test_pruning_then_training_a_step_works(tmp_path: Path) -> None:
     optimizer.step()
     assert not torch.equal(before, member.layers[0].attention.qkv.weight)
     verify_folder(tmp_path / "pruned" / "member-0")  # training in memory never writes through to the file
+
+
+@pytest.mark.parametrize("method", ["taylor", "circuit", "magnitude"])
+def test_the_one_useful_head_is_kept_by_every_method(method: str, tmp_path: Path) -> None:
+    model, planted = CASES["timm plain"]().model, (1, 2)
+    with torch.no_grad():
+        for number, layer in enumerate(model.layers):
+            output = layer.attention.output.weight[0].view(layer.attention.width, layer.attention.slots, -1)
+            for head in range(4):
+                output[:, head] *= 20 if (number, head) == planted else 1e-4
+    pictures = images(model, 60)
+    samples = [pictures[index].value for index in range(60)]
+    gates = [torch.tensor([[float((number, head) != planted) for head in range(4)]]) for number in range(3)]
+    with torch.inference_mode():
+        inputs = preprocessor(model)(samples)
+        right, wrong = model(inputs).argmax(1), model.members(inputs, gates=gates)[0].argmax(1)
+    decided = torch.nonzero(right != wrong).flatten().tolist()  # by that head alone
+    assert decided
+    data = SequenceDataset(
+        [samples[row] for row in decided], "image", class_names=model.labels, labels=right[decided].tolist()
+    )
+    result = prune(model, tmp_path / "out", data=data, options=Prune(method=method, members=1, keep=1))
+    assert result.kept_heads[0][planted[0]] == (planted[1],)
