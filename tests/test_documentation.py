@@ -1,0 +1,106 @@
+"""The README and the pages of docs/: commands run, links lead somewhere, tables are those of the code.
+
+Every ```console and ```python block of a page runs, in order, in one temporary folder, unless the line before it is
+``<!-- not run: reason -->``. Blocks with paths of the reader's own are ```sh, and do not run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from compress.recipe.read import read_recipe
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *DOCS.glob("*.md")))
+FENCE = re.compile(r"(?:<!-- not run: (?P<reason>.+) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.S | re.M)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+RUNNABLE = ("console", "python")
+
+
+def blocks(page: str) -> Iterator[re.Match[str]]:
+    return FENCE.finditer((ROOT / page).read_text(encoding="utf-8"))
+
+
+def runnable(page: str) -> list[re.Match[str]]:
+    return [block for block in blocks(page) if block["language"] in RUNNABLE and not block["reason"]]
+
+
+def run(block: re.Match[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    if block["language"] == "python":
+        command = [sys.executable, "-c", block["code"]]
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", block["code"]]
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, "PATH": programs}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "page", [page if page == "README.md" else pytest.param(page, marks=pytest.mark.slow) for page in PAGES]
+)
+def test_every_command_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    for block in runnable(page):
+        done = run(block, tmp_path)
+        assert done.returncode == 0, f"{page}:\n{block['code']}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_readme_has_something_to_run() -> None:
+    assert runnable("README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for match in LINK.finditer(text):
+        target, _, heading = match["target"].partition("#")
+        if target.startswith(("https://", "http://")):
+            continue
+        linked = (ROOT / page).parent / target if target else ROOT / page
+        assert linked.exists(), f"{page} links to {match['target']}"
+        assert linked.resolve().is_relative_to(ROOT.resolve())
+        if heading:
+            assert heading in headings(linked.read_text(encoding="utf-8")), f"{page} links to {match['target']}"
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_tables_are_those_of_the_schemas(page: str) -> None:
+    specification = importlib.util.spec_from_file_location("update_tables", DOCS / "update_tables.py")
+    assert specification is not None
+    assert specification.loader is not None
+    tables = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tables)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert tables.updated(text) == text, "run: python docs/update_tables.py"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sample_recipes_are_valid(page: str, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block["language"] != "yaml" or "stages" not in (content := yaml.safe_load(block["code"])):
+            continue
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump({"model": "builtin:digits-vit", **content}), encoding="utf-8")
+        assert read_recipe(path).stages
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_every_page_is_found_from_the_index(page: str) -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert page == "docs/index.md" or f"]({Path(page).name})" in text
