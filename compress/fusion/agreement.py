@@ -56,7 +56,7 @@ def parting_layer(structures: Sequence[Structure], states: Sequence[Mapping[str,
     for layer in range(layers):
         if any(structure.kept_heads[layer] != structures[0].kept_heads[layer] for structure in structures):
             return layer
-        prefixes = (f"layers.{layer}.attention.qkv.", f"layers.{layer}.attention.output.")
+        prefixes: tuple[str, ...] = (f"layers.{layer}.attention.qkv.", f"layers.{layer}.attention.output.")
         prefixes += (f"layers.{layer}.mlp.",) if own_mlp else ()
         names = [name for name in states[0] if name.startswith(prefixes)]
         if any(not torch.equal(states[0][name], state[name]) for name in names for state in states[1:]):
