@@ -19,7 +19,7 @@ def junit_xml(result: EvaluationResult) -> bytes:
     gives the same bytes. The elements are those that Jenkins' and GitLab's readers share
     (https://github.com/testmoapp/junitxml).
     """
-    cases = [(passed.gate, passed.model, None) for passed in result.passed_gates]
+    cases: list[tuple[str, str, str | None]] = [(passed.gate, passed.model, None) for passed in result.passed_gates]
     cases += [(failed.gate, failed.model, failed.message) for failed in result.failed_gates]
     counts = {"tests": str(len(cases)), "failures": str(len(result.failed_gates)), "errors": "0", "time": "0"}
     root = ElementTree.Element("testsuites", {"name": SUITE, **counts})

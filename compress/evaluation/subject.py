@@ -13,6 +13,7 @@ from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import Manifest, read_manifest
 from compress.artifact.store import load_model
 from compress.errors import ModelError
+from compress.evaluation.joined_heads import Heads, ModelHeads, first_difference, joined_heads
 from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
 from compress.transformer.config import Structure
@@ -76,18 +77,17 @@ class Subject:
         return self.passes * sum(model.structure.members for model in self.models)
 
     @property
-    def kept_heads(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """``[layer][member]``; a trunk layer of a fused model lists its heads once."""
-        layers = zip(*(model.structure.kept_heads for model in self.models), strict=True)
-        return tuple(tuple(heads for groups in layer for heads in groups) for layer in layers)
+    def kept_heads(self) -> Heads | None:
+        """``[layer][member]``; None for models of different architectures. See ``joined_heads``."""
+        structures = [model.structure for model in self.models]
+        return joined_heads([ModelHeads(own.original_heads, own.kept_heads, own.members) for own in structures])
 
     @property
     def branch_layer(self) -> int:
         """The first layer in which members differ."""
-        if isinstance(self.module, Transformer):
-            return self.module.structure.branch_layer
-        differing = (layer for layer, heads in enumerate(self.kept_heads) if len(set(heads)) > 1)
-        return next(differing, len(self.kept_heads))
+        if len(self.models) == 1:
+            return self.models[0].structure.branch_layer
+        return first_difference(self.kept_heads)
 
     @property
     def parameters(self) -> int:

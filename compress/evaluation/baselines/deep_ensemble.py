@@ -25,6 +25,6 @@ def build(name: str, models: Sequence[str | Path | nn.Module], opening: Opening)
         for aspect in ("labels", "preprocessing"):
             if getattr(model.config, aspect) != getattr(members[0].config, aspect):
                 raise ModelError(
-                    f"the {aspect} of its models differ", where=name, fix="average models of one task and one input"
+                    f"its models differ in their {aspect}", where=name, fix="average models of one task and one input"
                 )
     return Subject(name, Ensemble(members), parts=parts)

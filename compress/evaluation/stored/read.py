@@ -41,7 +41,7 @@ class PredictionReader:
 
     def _batches(self, name: str, parts: Sequence[Part]) -> Iterator[tuple[Tensor, Tensor | None, list[str]]]:
         whole = [self._tensor(f"{name}/logits/{model}")[members] for model, members in parts]
-        labels = self._tensors[f"{name}/labels"] if f"{name}/labels" in self._tensors else None
+        labels = self._tensors.get(f"{name}/labels")
         ids = self._ids(name)
         rows = max(1, LOGITS_PER_REDUCTION // max(1, sum(len(logits) * logits.shape[2] for logits in whole)))
         for start in range(0, len(ids), rows):
@@ -55,7 +55,9 @@ class PredictionReader:
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._tensors:
-            raise ArtifactError(f"the tensor {name!r} is missing", where=str(self._where), fix="run `compress eval` again")
+            raise ArtifactError(
+                f"the tensor {name!r} is missing", where=str(self._where), fix="run `compress eval` again"
+            )
         return self._tensors[name]
 
 

@@ -41,7 +41,7 @@ class StoredModel(Options):
     baseline: bool = False
     settings: dict[str, FiniteFloat] = Field(default_factory=dict)
     kept_heads: tuple[tuple[tuple[int, ...], ...], ...] = Field(
-        description="[layer][member], by their number in the original model."
+        description="[layer][member], by their number in the original model; empty when unknown."
     )
     original_heads: tuple[int, ...] = Field(description="Heads per layer before any was pruned.")
     branch_layer: int = Field(0, ge=0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compress.errors import ModelError, UsageError
 from compress.evaluation.baselines.specification import Baseline, parse_baseline
+from compress.evaluation.joined_heads import Heads, ModelHeads, first_difference, joined_heads
 from compress.evaluation.result import Cost
 from compress.evaluation.stored.read import Part
 from compress.evaluation.stored.schema import StoredModel, StoredPredictions
@@ -45,20 +46,18 @@ class Selected:
         return self.kind != self.models[0].kind or self.models[0].baseline
 
     @property
-    def kept_heads(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """``[layer][member]``."""
+    def kept_heads(self) -> Heads | None:
+        """``[layer][member]``; None when unknown."""
+        if not all(model.kept_heads for model in self.models):
+            return None
         if self.parts[0][1] == FIRST:
             return tuple(layer[:1] for layer in self.models[0].kept_heads)
-        layers = zip(*(model.kept_heads for model in self.models), strict=False)
-        return tuple(tuple(heads for groups in layer for heads in groups) for layer in layers)
+        return joined_heads([ModelHeads(own.original_heads, own.kept_heads, own.members) for own in self.models])
 
     @property
     def branch_layer(self) -> int:
         """The first layer in which members differ."""
-        if len(self.models) == 1:
-            return self.models[0].branch_layer
-        kept = self.kept_heads
-        return next((layer for layer, heads in enumerate(kept) if len(set(heads)) > 1), len(kept))
+        return self.models[0].branch_layer if len(self.models) == 1 else first_difference(self.kept_heads)
 
     @property
     def cost(self) -> Cost:
@@ -78,7 +77,7 @@ def select_stored(stored: StoredPredictions, wanted: Mapping[str, str | Baseline
 
     Args:
         stored: what there is.
-        wanted: by name, a stored model's name, ``deep_ensemble:a,b`` or ``pruned:members``; None for every stored model.
+        wanted: by name, a stored model's name, ``deep_ensemble:a,b`` or ``pruned:members``; None for all.
 
     Raises:
         UsageError: no such stored model, or a baseline that needs the model itself.

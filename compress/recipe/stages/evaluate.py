@@ -58,9 +58,9 @@ class EvaluateEntry(Evaluate):
         Field(
             (),
             description=(
-                "single: the recipe's own model; members: the separate pruned copies as an ensemble; pruned: the first of "
-                "them; mc_dropout, temperature: the recipe's own model with dropout active, or scaled on the calibration "
-                "set; {deep_ensemble: [MODEL, MODEL]}: other models, averaged."
+                "single: the recipe's own model; members: the separate pruned copies as an ensemble; pruned: the "
+                "first of them; mc_dropout, temperature: the recipe's own model with dropout active, or scaled on the "
+                "calibration set; {deep_ensemble: [MODEL, MODEL]}: other models, averaged."
             ),
         )
     )
