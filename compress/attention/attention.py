@@ -180,7 +180,7 @@ class Attention(nn.Module):
         return torch.einsum("rqhd,chd->hrqc", context[:, :, slots], columns)
 
     def _project(self, x: Tensor, pooled: int | Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries ``(R, H, Nq, D)``, keys and values ``(R, H, N, D)``: views, since the kernel reads strided operands."""
+        """Queries ``(R, H, Nq, D)``, keys and values ``(R, H, N, D)``: views; the kernel reads strided operands."""
         if pooled is None:
             query, key, value = self._by_head(self.qkv(x), 3)
         else:

@@ -34,7 +34,8 @@ class GroupedLinear(nn.Module):
 
     def forward(self, x: Tensor, outputs: slice | None = None) -> Tensor:
         """Map ``(G·B, ..., in)`` to ``(G·B, ..., out)``, or to the output features ``outputs`` only."""
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
         if outputs is not None:
             weight, bias = weight[:, outputs], None if bias is None else bias[:, outputs]
         if self.groups == 1:

@@ -12,7 +12,7 @@ from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.batches import batches
 from compress.distributed import processes
-from compress.errors import ModelError
+from compress.errors import DataError, ModelError
 from compress.placing import evaluating, frozen, to_device
 from compress.progress import progress
 from compress.runtime import Runtime
@@ -56,6 +56,10 @@ def _score(model: Transformer, dataset: Dataset, part: Sequence[int], runtime: R
     with evaluating(model), frozen(model), torch.inference_mode(False), torch.enable_grad():
         steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=part)
         for batch in progress(steps, "score heads", total):
+            if batch.labels is None:
+                raise DataError(
+                    "the data are unlabelled", where=dataset.reference, fix="use a labelled calibration set"
+                )
             inputs, labels = to_device(batch.inputs, device), batch.labels.to(device)
             gates = [torch.ones(len(labels), layer.attention.slots, device=device) for layer in model.layers]
             for gate in gates:

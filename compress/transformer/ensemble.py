@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,8 @@ class Ensemble(nn.Module):
 
     def members(self, inputs: Inputs) -> Tensor:
         """Logits ``(M, B, K)``; a fused model inside counts with all its members."""
-        return torch.cat([model.members(inputs) for model in self.models])
+        models = cast(Sequence[Transformer], self.models)
+        return torch.cat([model.members(inputs) for model in models])
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits ``(B, K)`` whose softmax is the mean of the members' probabilities."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +98,7 @@ def grouped_copy(module: nn.Module, names: Sequence[str], groups: int) -> nn.Mod
     """A copy of ``module`` in which the linear layers ``names`` are grouped, with zero weights."""
     copied = copy.deepcopy(module)
     for name in names:
-        linear = copied.get_submodule(name)
+        linear = cast(nn.Linear, copied.get_submodule(name))
         grouped = GroupedLinear(groups, linear.in_features, linear.out_features, bias=linear.bias is not None)
         parent, _, leaf = name.rpartition(".")
         setattr(copied.get_submodule(parent), leaf, grouped)
