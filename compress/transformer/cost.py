@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -17,6 +17,8 @@ from compress.attention.grouped import GroupedLinear
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Hidden
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _padding(attention: Attention) -> int:
     return sum(attention.slots - len(heads) for heads in attention.kept_heads) * head_parameters(attention)
 
 
-def _in_memory(module: nn.Module) -> nn.Module:
+def _in_memory(module: M) -> M:
     """The module itself, or for a skeleton a copy with memory; its values do not matter."""
     if any(parameter.is_meta for parameter in module.parameters()):
         return copy.deepcopy(module).to_empty(device="cpu")
