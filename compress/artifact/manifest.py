@@ -52,7 +52,9 @@ class Manifest(Options):
     """
 
     format_version: int = Field(default=FORMAT_VERSION, ge=1, description="Version of the layout of the artifact.")
-    kind: Kind = Field(description="One model, a set of member models, the predictions of an evaluation, or the state of a training.")
+    kind: Kind = Field(
+        description="One model, a set of member models, predictions of an evaluation, or the state of a training."
+    )
     stage: StageName = Field(description="The stage that wrote the artifact.")
     files: dict[str, FileRecord] = Field(description="Relative POSIX path to record.")
     members: tuple[str, ...] = Field(

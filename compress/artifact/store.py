@@ -34,14 +34,33 @@ def json_bytes(text: str) -> bytes:
     return (json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def save_model(model: Transformer, folder: Path, provenance: Provenance, *, overwrite: bool = False) -> None:
+def save_model(
+    model: Transformer,
+    folder: Path,
+    provenance: Provenance,
+    *,
+    overwrite: bool = False,
+    further: Callable[[Path], None] | None = None,
+) -> None:
     """Write ``model`` to ``folder``, which appears complete or not at all.
+
+    Args:
+        further: puts more, such as a folder of another format, into the one that grows.
 
     Raises:
         ArtifactError: the place cannot be written.
     """
     entries, ties = tensor_entries(model.state_dict())
-    write_model(model.config, entries, folder, provenance, files=model.files, ties=ties, overwrite=overwrite)
+    write_model(
+        model.config,
+        entries,
+        folder,
+        provenance,
+        files=model.files,
+        ties=ties,
+        overwrite=overwrite,
+        further=further,
+    )
 
 
 def write_model(
@@ -54,11 +73,13 @@ def write_model(
     ties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     check: Callable[[TensorFile], None] | None = None,
+    further: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a model whose tensors are produced one at a time; see ``save_model``.
 
     Args:
         check: called with the tensors as they were written, before the folder appears; when it raises, nothing does.
+        further: called with the folder as it grows.
     """
     with new_folder(folder, kind="model", stage=provenance.stage, overwrite=overwrite) as partial:
         write_tensors(partial / WEIGHTS, entries, ties=ties)
@@ -69,6 +90,8 @@ def write_model(
         write_bytes(partial / CARD, model_card(config, provenance).encode())
         for name, content in files.items():
             write_bytes(partial / name, content)
+        if further is not None:
+            further(partial)
 
 
 def read_config(folder: Path, stage: str = "that wrote it") -> ModelConfig:
@@ -113,8 +136,9 @@ def read_provenance(folder: Path) -> Provenance:
 
 
 def read_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:
-    """The further files of a model (a tokenizer): whatever the manifest lists beside the artifact's own."""
-    names = [name for name in manifest.files if name not in OWN_FILES and not name.startswith("model-")]
+    """The further files of a model (a tokenizer): whatever the manifest lists beside the artifact's own files."""
+    beside = [name for name in manifest.files if "/" not in name]  # a folder within is of another format
+    names = [name for name in beside if name not in OWN_FILES and not name.startswith("model-")]
     return {name: (folder / name).read_bytes() for name in names if not name.endswith((".safetensors", ".index.json"))}
 
 

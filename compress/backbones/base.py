@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import Tensor, nn
+
 from compress.backbones.source import ModelSource
-from compress.transformer.config import BackboneConfig, ModelConfig, Preprocessing, Structure
+from compress.data.preprocessing import ImagePreprocessing, Preprocessing
+from compress.transformer.config import BackboneConfig, ModelConfig, Structure
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Head, Inputs, Stem
@@ -46,6 +49,40 @@ class Adapter(Protocol):
     def preprocessor(self, model: Transformer) -> Preprocessor:
         """What turns a list of raw samples (PIL images or texts) into the model's inputs."""
         ...
+
+
+@dataclass(frozen=True)
+class SavedPair:
+    """A model in its family's own format: a configuration file and a file of weights, by name and content."""
+
+    config: tuple[str, bytes]
+    weights: tuple[str, Mapping[str, Tensor]]
+
+
+class TowerPair(nn.Module):
+    """An image tower and a text tower that meet in one space; one subclass per family that has such models."""
+
+    preprocessing: ImagePreprocessing
+
+    def tokenizer(self) -> Callable[[list[str]], Tensor]:
+        """From texts to token ids ``(B, N)``."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Unit vectors of images and texts, ``(B, E)`` each, and the factor of their products."""
+        raise NotImplementedError
+
+    def classifier(self, labels: Sequence[str], templates: Sequence[str]) -> Transformer:
+        """A copy of the image tower as a zero-shot classifier, in evaluation mode."""
+        raise NotImplementedError
+
+    def recompute(self, wanted: bool) -> None:
+        """Whether a backward pass computes the layers' activations again instead of keeping them."""
+        raise NotImplementedError
+
+    def saved(self) -> SavedPair:
+        """Both towers in the family's own format."""
+        raise NotImplementedError
 
 
 def assemble(

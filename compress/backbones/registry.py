@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from accelerate import init_empty_weights
 
-from compress.backbones.base import Adapter, Preprocessor
+from compress.backbones.base import Adapter, Preprocessor, TowerPair
+from compress.backbones.source import ModelSource
 from compress.registry import Registry
 from compress.transformer.config import ModelConfig
 from compress.transformer.model import Transformer
@@ -17,6 +20,10 @@ ADAPTERS: Registry[Adapter] = Registry(
         "hf": "compress.backbones.hf_encoder:ADAPTER",
         "open_clip": "compress.backbones.open_clip_tower:ADAPTER",
     },
+)
+
+PAIRS: Registry[Callable[[ModelSource], TowerPair]] = Registry(
+    "family with two towers", {"open_clip": "compress.backbones.open_clip_pair:open_pair"}
 )
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         "compress tune timm:vit_tiny_patch16_224 --from-scratch --argument img_size=28 --argument in_chans=1 \\",
         "    --preprocessing mean=[0.29] --preprocessing std=[0.35] --preprocessing resize=squash \\",
         "    --preprocessing interpolation=bilinear -o model --data ./train --epochs 30 --lr 1e-3",
+        "compress tune open_clip:./clip --objective captions --template 'a photo of a {}.' -o clip --data ./images",
         "torchrun --nproc-per-node 2 -m compress tune fused -o tuned --data ./train",
     ),
 )
@@ -114,7 +115,7 @@ def tune(
 
     check_target(out, overwrite=overwrite)
     result = tune_model(
-        _given_model(model, details, from_scratch=options.from_scratch),
+        _given_model(model, details, described=options.from_scratch or options.objective == "captions"),
         out,
         data=open_given_data(data, values),
         validation=None if validation is None else open_given_data(validation, values),
@@ -139,12 +140,15 @@ def _assigned(assignments: tuple[str, ...], option: str) -> dict[str, Any]:
     return found
 
 
-def _given_model(reference: str, details: Mapping[str, Any], *, from_scratch: bool) -> str | ModelSource | Transformer:
-    """What to train: opened when it needs more than its reference; from scratch only described, without weights."""
+def _given_model(reference: str, details: Mapping[str, Any], *, described: bool) -> str | ModelSource | Transformer:
+    """What to train: opened when it needs more than its reference, or only described.
+
+    A model that starts from random weights has none to read, and one of two towers is opened as a whole.
+    """
     if not details:
         return reference
     from compress.opening import artifact_folder, open_model, parse_source
 
-    if from_scratch and artifact_folder(reference) is None:
+    if described and artifact_folder(reference) is None:
         return parse_source(reference, details)
     return open_model(reference, **details)

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from compress.backbones.base import Preprocessor
 from compress.backbones.registry import preprocessor
-from compress.data.base import Sample
 from compress.data.preprocessing import ImagePreprocessing
 from compress.placing import to_device
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.augmentation import image_augmentation
-from compress.tuning.batches import Share, TrainingBatch
+from compress.tuning.batches import TrainingBatch
 from compress.tuning.freezing import set_training
 from compress.tuning.head_dropout import head_dropout
+from compress.tuning.inputs import PreparedInputs
 from compress.tuning.learner import Learner
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.objective import Objective
 from compress.tuning.optimizer import build_optimizer
 from compress.tuning.options import Tune
 from compress.tuning.validation import Score, Validation
-
-
-@dataclass(frozen=True)
-class ClassifierInputs:
-    """Preprocesses values, and changes images at random if asked to."""
-
-    preprocess: Preprocessor
-    augment: Callable[[Tensor, Share], Tensor] | None
-
-    def __call__(self, samples: list[Sample], share: Share) -> Any:
-        inputs = self.preprocess([sample.value for sample in samples])
-        return inputs if self.augment is None else self.augment(inputs, share)  # type: ignore[arg-type]
 
 
 class ClassifierLearner(Learner):
@@ -72,11 +55,11 @@ class ClassifierLearner(Learner):
         """AdamW."""
         return build_optimizer(self.model, self.options)
 
-    def make_inputs(self) -> ClassifierInputs:
+    def make_inputs(self) -> PreparedInputs:
         """The model's own preprocessing and the augmentation of images."""
         spec = self.model.config.preprocessing
         augment = image_augmentation(self.options, spec) if isinstance(spec, ImagePreprocessing) else None
-        return ClassifierInputs(preprocessor(self.model), augment)
+        return PreparedInputs(preprocessor(self.model), augment)
 
     def losses(self, objective: nn.Module, batch: TrainingBatch, step: int, steps: int) -> dict[str, Tensor]:
         """See ``Objective``."""

@@ -34,7 +34,7 @@ def frozen_parts(model: Transformer, freeze: Freeze, branch_layer: int) -> list[
             fix="freeze backbone or none",
         )
     below = len(model.layers) if freeze == "backbone" else branch_layer
-    return [model.stem, *model.layers[:below]]
+    return [model.stem, *list(model.layers)[:below]]
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ HIGHEST_RATE = "highest_rate"
 
 
 def decays(name: str, parameter: nn.Parameter, owner: nn.Module) -> bool:
-    """Whether weight decay applies: to matrices called ``weight`` that belong to no normalisation.
+    """Whether weight decay applies: to matrices whose name ends in ``weight`` and that belong to no normalisation.
 
     Biases, norms, LayerScale, class tokens and position embeddings are left alone. The grouped biases of a fused model
     are matrices ``(M, out)`` too, so the number of dimensions alone would not tell.
     """
-    return name.rpartition(".")[2] == "weight" and parameter.dim() >= 2 and "Norm" not in type(owner).__name__
+    return name.endswith("weight") and parameter.dim() >= 2 and "Norm" not in type(owner).__name__
 
 
 def depth(name: str, layers: int) -> int:
@@ -32,11 +32,16 @@ def depth(name: str, layers: int) -> int:
     return layers + 1 if part == "stem" else 0
 
 
-def parameter_groups(model: Transformer, options: Tune) -> list[dict[str, object]]:
+def parameter_groups(model: nn.Module, options: Tune, layers: int = 0) -> list[dict[str, object]]:
     """The trainable parameters by learning rate and decay.
 
     A parameter under ``depth`` layers learns at ``lr · layer_decay^depth``. A tied parameter counts where it first
     appears.
+
+    Args:
+        model: the model.
+        options: see ``Tune``.
+        layers: how many layers a ``Transformer`` has; other models have no depths.
 
     Raises:
         ModelError: nothing is trainable.
@@ -45,7 +50,8 @@ def parameter_groups(model: Transformer, options: Tune) -> list[dict[str, object
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             owner = model.get_submodule(name.rpartition(".")[0])
-            groups[depth(name, len(model.layers)), decays(name, parameter, owner)].append(parameter)
+            below = depth(name, layers) if layers else 0
+            groups[below, decays(name, parameter, owner)].append(parameter)
     if not groups:
         raise ModelError("no parameter is trainable", where="--freeze", fix="freeze less")
     return [
@@ -58,9 +64,10 @@ def parameter_groups(model: Transformer, options: Tune) -> list[dict[str, object
     ]
 
 
-def build_optimizer(model: Transformer, options: Tune) -> torch.optim.AdamW:
+def build_optimizer(model: nn.Module, options: Tune) -> torch.optim.AdamW:
     """AdamW over ``parameter_groups``."""
-    return torch.optim.AdamW(parameter_groups(model, options), lr=options.lr, betas=(0.9, options.beta2))
+    layers = len(model.layers) if isinstance(model, Transformer) else 0
+    return torch.optim.AdamW(parameter_groups(model, options, layers), lr=options.lr, betas=(0.9, options.beta2))
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:

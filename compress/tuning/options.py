@@ -15,6 +15,10 @@ NO_EFFECT_ON_RESULT = frozenset({"checkpoint_steps", "log_steps", "workers", "gr
 class Tune(Options):
     """Fine-tune a model, separate members or a fused model; or train one from random weights."""
 
+    objective: Literal["labels", "captions"] = Field(
+        "labels",
+        description="labels: classify; captions: bring images and their captions together, for models of two towers.",
+    )
     epochs: int = Field(1, ge=1, description="Passes over the data.")
     steps: int | None = Field(None, ge=1, description="Optimizer steps, instead of epochs.")
     batch_size: int = Field(32, ge=1, description="Inputs per forward pass, of all processes together.")

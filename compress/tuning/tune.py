@@ -27,6 +27,7 @@ from compress.tuning.losses import ExtraLoss
 from compress.tuning.members import tune_members
 from compress.tuning.metric import chosen_metric
 from compress.tuning.options import Tune
+from compress.tuning.pair import tune_pair
 from compress.tuning.starting import starting_model
 from compress.tuning.state import held_state, remove_states
 
@@ -123,6 +124,10 @@ def tune(
 
 def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tuple[Tuned, ...]:
     job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite))
+    if job.options.objective == "captions":
+        models: tuple[Tuned, ...] = (tune_pair(job, reference),)
+        remove_states(job.out)
+        return models
     folder = artifact_folder(reference) if isinstance(reference, (str, Path)) else None
     if folder is not None and read_manifest(folder).kind == "members":
         models = tune_members(job, folder)

@@ -92,3 +92,13 @@ def test_unlabelled_data_name_no_classes(data: Dataset, tmp_path: Path) -> None:
     unlabelled = SequenceDataset([data[0].value], "image", reference="photos")
     with pytest.raises(Exception, match="photos: the classes are not known"):
         tune(SOURCE, tmp_path / "out", data=unlabelled, options=Tune(from_scratch=True))
+
+
+def test_position_embeddings_of_a_given_size(data: Dataset) -> None:
+    wide = tiny_source(weights=None, labels=None, arguments={**SOURCE.arguments, "pos_embed_std": 0.5})
+    plain, changed = (starting_model(source, data, from_scratch=True, seed=0) for source in (SOURCE, wide))
+    own, other = plain.stem.vit.pos_embed, changed.stem.vit.pos_embed  # type: ignore[union-attr]
+    assert float(own.detach().std()) == pytest.approx(0.02, rel=0.3)  # type: ignore[union-attr, operator]
+    assert float(other.detach().std()) == pytest.approx(0.5, rel=0.3)  # type: ignore[union-attr, operator]
+    without = [name for name, value in plain.state_dict().items() if "pos_embed" not in name]
+    assert all(torch.equal(plain.state_dict()[name], changed.state_dict()[name]) for name in without)

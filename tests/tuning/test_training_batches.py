@@ -13,7 +13,7 @@ from compress.errors import DataError
 from compress.transformer.model import Transformer
 from compress.tuning.augmentation import image_augmentation
 from compress.tuning.batches import TrainingBatch, TrainingBatches
-from compress.tuning.classifier import ClassifierInputs
+from compress.tuning.inputs import PreparedInputs
 from compress.tuning.options import Tune
 from compress.tuning.order import Order
 
@@ -23,7 +23,7 @@ def make(
 ) -> TrainingBatches:
     order = Order(len(data), batch_size, 2, seed=0)
     chosen = image_augmentation(Tune(shift=2, rotate=20, flip=True), model.config.preprocessing)  # type: ignore[arg-type]
-    inputs = ClassifierInputs(preprocessor(model), chosen if augment else None)
+    inputs = PreparedInputs(preprocessor(model), chosen if augment else None)
     return TrainingBatches(data, inputs, order, team or Processes())
 
 

@@ -65,6 +65,8 @@ class TuneStage(Stage[TuneEntry]):
             raise RecipeError(
                 "from_scratch throws away what the stages before it made", fix="put the stage first, or leave it out"
             )
+        if options.objective == "captions" and earlier:
+            raise RecipeError("captions need the recipe's own model with both towers", fix="put the stage first")
         if options.teacher is not None and not earlier and label == RECIPE_MODEL_LABEL:
             raise RecipeError("a model cannot be its own teacher", fix="leave teacher out, or prune before")
 
@@ -96,10 +98,10 @@ class TuneStage(Stage[TuneEntry]):
 
 
 def _start(inputs: StageInputs, options: TuneEntry) -> str | Path | ModelSource | Transformer:
-    """The newest artifact, or the recipe's model; from scratch without reading its weights."""
+    """The newest artifact, or the recipe's model: only described where it is not this model that is trained."""
     if inputs.current is not None:
         return inputs.current
-    if not options.from_scratch:
+    if not options.from_scratch and options.objective == "labels":
         return inputs.recipe_model()
     from compress.opening import artifact_folder, parse_source
 
