@@ -4,8 +4,8 @@ S is empty at first. In each layer, from the lowest up, every head's loss is mea
 heads with the highest losses join S. S is the circuit. The heads are masked on top of those already found, so that a
 head counts by what it does beyond the heads below it.
 
-Source: HeadMap, Wang et al., ICLR 2025, Algorithm 1. What the heads of a layer share is computed once: the layers below
-(``hidden_cache``) and the layer's attention (``candidates``).
+Source: HeadMap, Wang et al., ICLR 2025 (openreview.net/forum?id=jUsrbOuQ5e), Algorithm 1. What the heads of a layer
+share is computed once: the layers below (``hidden_cache``) and the layer's attention (``candidates``).
 """
 
 from __future__ import annotations
