@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType
 from torch import Tensor
 
 from compress.distributed import Processes, processes
 from compress.errors import UsageError
 from compress.runtime import Runtime
+
+REPLICATED = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU, DistributedType.MULTI_XPU)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,12 @@ def machine(runtime: Runtime) -> Iterator[Machine]:
     # A layer that no token entered has no gradient; without this the processes would wait for it forever.
     unused = DistributedDataParallelKwargs(find_unused_parameters=True)
     accelerator = Accelerator(mixed_precision="no", device_placement=team.count > 1, kwargs_handlers=[unused])
+    if accelerator.distributed_type not in REPLICATED:
+        raise UsageError(
+            f"{accelerator.distributed_type.value} is not supported: every process holds the whole model",
+            where="accelerate's configuration",
+            fix="launch with --multi_gpu, or with torchrun",
+        )
     indices = [] if device.type == "cpu" else [device.index or 0]
     kind = "cuda" if device.type == "cpu" else device.type
     try:
