@@ -90,10 +90,10 @@ def main(repeats: int, epochs: int, batch_size: int, workers: int) -> None:
     for kind, column in (("wall", 0), ("processor", 1)):
         middle = {name: statistics.median(times[column] for times in measured) for name, measured in found.items()}
         ratios = [engine[column] / bare[column] for bare, engine in zip(*found.values(), strict=True)]
+        overhead = middle["engine"] / middle["bare"] - 1
         click.echo(
-            f"{kind:9}  bare {middle['bare']:.2f} s, engine {middle['engine']:.2f} s, "
-            f"overhead of medians {middle['engine'] / middle['bare'] - 1:+.1%}, "
-            f"of each pair {min(ratios) - 1:+.1%} to {max(ratios) - 1:+.1%}"
+            f"{kind:9}  bare {middle['bare']:.2f} s, engine {middle['engine']:.2f} s, overhead of medians "
+            f"{overhead:+.1%}, of each pair {min(ratios) - 1:+.1%} to {max(ratios) - 1:+.1%}"
         )
     click.echo(f"{torch.get_num_threads()} threads, {repeats} repeats, torch {torch.__version__}")
 
