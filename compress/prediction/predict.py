@@ -42,10 +42,10 @@ class PredictResult(Options):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    schema_id: Literal["compress/predict"] = Field("compress/predict", alias="schema")
-    schema_version: Literal[1] = 1
+    schema_id: Literal["compress/predict"] = Field("compress/predict", alias="schema", description="Tells what it is.")
+    schema_version: Literal[1] = Field(1, description="Grows when a field changes its meaning or goes.")
     abstention: Abstention | None = Field(None, description="The model's rule; null when none was fitted.")
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[Prediction, ...] = Field(description="In the order of the inputs.")
 
 
 def predict(

@@ -34,17 +34,17 @@ FOLDER = "predictions"
 class StoredModel(Options):
     """One model whose predictions are stored; see ``ModelResult``."""
 
-    name: str
-    kind: str
-    digest: str | None = None
-    members: int = Field(ge=1)
-    baseline: bool = False
-    settings: dict[str, FiniteFloat] = Field(default_factory=dict)
+    name: str = Field(description="Its name in the call.")
+    kind: str = Field(description="single, pruned, members, fused, or a baseline's word.")
+    digest: str | None = Field(None, description="Hash of the artifact; null for a model that is none.")
+    members: int = Field(ge=1, description="M, the predictions that are averaged.")
+    baseline: bool = Field(False, description="There for comparison only; gates pass it over.")
+    settings: dict[str, FiniteFloat] = Field(default_factory=dict, description="What a baseline chose.")
     kept_heads: tuple[tuple[tuple[int, ...], ...], ...] = Field(
         description="[layer][member], by their number in the original model; empty when unknown."
     )
     original_heads: tuple[int, ...] = Field(description="Heads per layer before any was pruned.")
-    branch_layer: int = Field(0, ge=0)
+    branch_layer: int = Field(0, ge=0, description="The first layer in which members differ.")
     cost: Cost = Field(description="What was counted; what was measured differs from run to run and is not stored.")
 
 
@@ -53,12 +53,14 @@ class StoredPredictions(Options):
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    schema_id: Literal["compress/predictions"] = Field("compress/predictions", alias="schema")
-    schema_version: Literal[1] = 1
+    schema_id: Literal["compress/predictions"] = Field(
+        "compress/predictions", alias="schema", description="Tells what the file is."
+    )
+    schema_version: Literal[1] = Field(1, description="Grows when a field changes its meaning or goes.")
     labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
     dtype: DType = Field(description="Number format of the forward passes.")
     sets: dict[str, DataSummary] = Field(description="The sets: test, ood/NAME, shift/CORRUPTION/SEVERITY.")
-    models: tuple[StoredModel, ...] = Field(min_length=1)
+    models: tuple[StoredModel, ...] = Field(min_length=1, description="In the order of the call.")
 
     @property
     def ood(self) -> dict[str, DataSummary]:
