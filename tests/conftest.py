@@ -10,7 +10,7 @@ import pytest
 # The hub's library reads this once, when it is imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-# A suite that was started in the background of a script inherits that Ctrl-C is ignored; tests of interruptions need it.
+# A suite started in the background of a script inherits that Ctrl-C is ignored; tests of interruptions need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
