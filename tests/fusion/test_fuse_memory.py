@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,9 +54,11 @@ print(json.dumps({"exact": result.exact, "grown": peak[0] - before, "written": w
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's count of anonymous memory")
 def test_eight_members_are_streamed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MEASURE, str(Path(__file__).parents[1]), str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Freed tensors go back to the system at once; glibc's own moving threshold keeps some of them, by chance.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**20), "MALLOC_ARENA_MAX": "1"}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert found.returncode == 0, found.stderr
     measured = json.loads(found.stdout)
     assert measured["exact"], "the self-check ran"
     assert measured["written"] > 60e6
-    assert measured["grown"] < 0.5 * measured["written"]
+    assert measured["grown"] < 0.5 * measured["written"], measured
