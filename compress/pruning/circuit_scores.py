@@ -11,12 +11,11 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from compress.artifact.header import damaged
-from compress.artifact.tensors import TensorFile, read_tensors, tensor_entries, write_tensors
-from compress.errors import ArtifactError
+from compress.artifact.tensors import TensorFile, tensor_entries, write_tensors
 from compress.options import Options
 from compress.pruning.objectives import Losses
 from compress.pruning.options import Objective
-from compress.pruning.scores import Importance
+from compress.pruning.scores import Importance, open_scores
 from compress.pruning.selection import strongest
 
 METHOD = "circuit"
@@ -122,18 +121,8 @@ def load_circuit_scores(path: Path, *, model: str, heads: Sequence[int]) -> Circ
     Raises:
         ArtifactError: no such file, a damaged one, or scores of another model or method.
     """
-    path = path / "scores.safetensors" if path.is_dir() else path
-    if not path.is_file():
-        raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
-    tensors = read_tensors(path)
+    path, tensors = open_scores(path, model=model, method=METHOD)
     about = tensors.metadata
-    for name, expected in (("model", model), ("method", METHOD)):
-        if about.get(name) != expected:
-            raise ArtifactError(
-                f"the scores are of another {name} ({str(about.get(name))[:12]}, not {expected[:12]})",
-                where=str(path),
-                fix="score again",
-            )
     try:
         found = [_read_search(tensors, number, dict(item)) for number, item in enumerate(about["searches"])]
         scores = CircuitScores(model, about["data"], about["ood"], about["dtype"], {own.search: own for own in found})

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compress.artifact.tensors import read_tensors, tensor_entries, write_tensors
+from compress.artifact.tensors import TensorFile, read_tensors, tensor_entries, write_tensors
 from compress.errors import ArtifactError, ModelError
 
 Importance = list[Tensor]
@@ -86,27 +86,36 @@ def save_scores(scores: HeadScores, path: Path) -> None:
     write_tensors(path, entries, {"method": scores.method, "model": scores.model, "data": scores.data}, ties=ties)
 
 
+def open_scores(path: Path, *, model: str, method: str) -> tuple[Path, TensorFile]:
+    """The file of scores in ``path`` (a file, or the folder of a ``prune``), of this model and method.
+
+    Raises:
+        ArtifactError: no such file, a damaged one, or scores of another model or method.
+    """
+    path = path / "scores.safetensors" if path.is_dir() else path
+    if not path.is_file():
+        raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
+    tensors = read_tensors(path)
+    for name, expected in (("model", model), ("method", method)):
+        if tensors.metadata.get(name) != expected:
+            raise ArtifactError(
+                f"the scores are of another {name} ({str(tensors.metadata.get(name))[:12]}, not {expected[:12]})",
+                where=str(path),
+                fix="score again",
+            )
+    return path, tensors
+
+
 def load_scores(path: Path, *, model: str, method: str, heads: Sequence[int]) -> HeadScores:
     """Read scores that an earlier ``prune`` wrote, from its folder or its file.
 
     Raises:
         ArtifactError: no such file, or scores of another model, method or shape.
     """
-    path = path / "scores.safetensors" if path.is_dir() else path
-    if not path.is_file():
-        raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
-    tensors = read_tensors(path)
-    about = tensors.metadata
-    for name, expected in (("model", model), ("method", method)):
-        if about.get(name) != expected:
-            raise ArtifactError(
-                f"the scores are of another {name} ({str(about.get(name))[:12]}, not {expected[:12]})",
-                where=str(path),
-                fix="score again",
-            )
+    path, tensors = open_scores(path, model=model, method=method)
     samples = tuple(tensors[name] for name in sorted(tensors))
     if [scores.shape[-1] for scores in samples] != list(heads):
         raise ArtifactError(
             "the scores have another number of heads than the model", where=str(path), fix="score again"
         )
-    return HeadScores(samples, method, model, about.get("data"))
+    return HeadScores(samples, method, model, tensors.metadata.get("data"))
