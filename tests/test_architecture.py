@@ -23,6 +23,7 @@ MODEL = BASE | {"data", "attention", "transformer"}
 SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
+    "allocator": set(),
     "errors": set(),
     "options": set(),
     "progress": set(),
@@ -37,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "artifact": MODEL | {"backbones"},
     "opening": MODEL | {"backbones", "artifact"},
     "inference": SHARED,
-    "evaluation": SHARED | {"inference"},
+    "evaluation": SHARED | {"inference", "allocator"},
     **dict.fromkeys(STAGES, MEASURED),
     "recipe": MEASURED | STAGES,
     "sweeping": MEASURED | STAGES | {"recipe"},
