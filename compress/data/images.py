@@ -57,7 +57,9 @@ def _fit(image: Image.Image, spec: ImagePreprocessing) -> Image.Image:
     mode = PIL_MODES[spec.channels]
     if image.mode != mode:
         image = image.convert(mode)
-    image = F.resize(image, _resized(image, spec), interpolation=InterpolationMode(spec.interpolation), antialias=True)
+    size = _resized(image, spec)
+    if size != [image.height, image.width]:
+        image = F.resize(image, size, interpolation=InterpolationMode(spec.interpolation), antialias=True)
     return _crop_or_pad(image, spec)
 
 

@@ -18,7 +18,11 @@ def content_bytes(value: Image.Image | str) -> bytes:
     """Bytes that identify a value: colour mode, size and pixels of an image, the UTF-8 form of a text."""
     if isinstance(value, str):
         return value.encode()
-    return f"{value.mode} {value.width} {value.height}\n".encode() + value.tobytes()
+    return _pixel_bytes(value.mode, value.width, value.height, value.tobytes())
+
+
+def _pixel_bytes(mode: str, width: int, height: int, pixels: bytes) -> bytes:
+    return f"{mode} {width} {height}\n".encode() + pixels
 
 
 class PixelArray(Sequence[Image.Image]):
@@ -32,6 +36,11 @@ class PixelArray(Sequence[Image.Image]):
 
     def __getitem__(self, index: Any) -> Any:
         return Image.fromarray(self._pixels[index])
+
+    def content(self, index: int) -> bytes:
+        """``content_bytes`` of one image, without making it."""
+        pixels = self._pixels[index]
+        return _pixel_bytes("L", pixels.shape[1], pixels.shape[0], pixels.tobytes())
 
 
 class SequenceDataset:
@@ -84,9 +93,16 @@ class SequenceDataset:
         """sha256 of kind, class names, and of each sample's label and content; one sample in memory at a time."""
         digest = hashlib.sha256(json.dumps([self.kind, self.class_names]).encode())
         for index in range(len(self)):
-            content = content_bytes(self._values[index]) if self._content is None else self._content(index)
+            content = self._content_of(index)
             label = "" if self.labels is None else str(self.labels[index])
             # The length keeps the boundary: "ab" + "c" and "a" + "bc" are different data.
             digest.update(f"\n{label} {len(content)}\n".encode())
             digest.update(content)
         return digest.hexdigest()
+
+    def _content_of(self, index: int) -> bytes:
+        if self._content is not None:
+            return self._content(index)
+        if isinstance(self._values, PixelArray):
+            return self._values.content(index)
+        return content_bytes(self._values[index])

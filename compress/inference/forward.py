@@ -12,12 +12,14 @@ from torch import Tensor
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, require_kind
 from compress.data.batches import batches
+from compress.data.reading import read_ahead
 from compress.errors import DataError
 from compress.placing import to_device
 from compress.progress import progress
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
+from compress.transformer.usage import Usage
 
 
 class Answering(Protocol):
@@ -25,6 +27,11 @@ class Answering(Protocol):
 
     def members(self, inputs: Inputs) -> Tensor:
         """Logits of every member, ``(M, B, K)``."""
+        ...
+
+    @property
+    def usages(self) -> tuple[Usage | None, ...]:
+        """What the last prediction executed, one entry per pass through a transformer; None for everything."""
         ...
 
 
@@ -37,12 +44,14 @@ class Answers:
         labels: ``(B,)`` int64 on the CPU; None for unlabelled data.
         ids: names of the samples.
         lengths: real tokens of each input; empty for images, which are all of one size.
+        usage: per pass through a transformer, what it executed; None for everything.
     """
 
     logits: Tensor
     labels: Tensor | None
     ids: tuple[str, ...]
     lengths: list[int]
+    usage: tuple[Usage | None, ...] = ()
 
 
 def answers(
@@ -72,12 +81,12 @@ def answers(
     if samples == 0:
         return
     device, dtype = runtime.torch_device(), runtime.torch_dtype()
-    steps = batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=indices)
+    steps = read_ahead(batches(dataset, preprocessor(model), batch_size=runtime.batch_size, indices=indices))
     for batch in progress(steps, label, -(-samples // runtime.batch_size)):
         # Not around the loop: the consumer's own work between two batches is none of our business.
         with torch.inference_mode():
             logits = module.members(to_device(batch.inputs, device, dtype))
-        yield Answers(logits, batch.labels, batch.ids, token_lengths(batch.inputs))
+        yield Answers(logits, batch.labels, batch.ids, token_lengths(batch.inputs), module.usages)
 
 
 def all_answers(

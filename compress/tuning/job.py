@@ -127,6 +127,8 @@ class Job:
             tensorboard=tensorboard,
         )
         model.to("cpu", dtype)
+        # A threshold of abstention belongs to the weights that it was fitted with.
+        model.config = model.config.model_copy(update={"abstention": None})
         metric = None if self.metric is None else self.metric.name
         return Tuned(name, progress.step, metric, progress.first, progress.best, progress.best_step)
 

@@ -57,6 +57,13 @@ def test_scores_and_kept_heads_are_the_same(folder: Path) -> None:
     assert seen(folder, "0-of-1")["kept"] == seen(folder, "0-of-2")["kept"] == seen(folder, "1-of-2")["kept"]
 
 
+def test_circuits_are_the_same(folder: Path) -> None:
+    one, two = (read_tensors(folder / f"circuits-{count}" / "scores.safetensors") for count in (1, 2))
+    assert sorted(one) == sorted(two)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert verify_folder(folder / "circuits-1").digest == verify_folder(folder / "circuits-2").digest
+
+
 def test_metrics_are_the_same_on_every_process(folder: Path) -> None:
     alone = seen(folder, "0-of-1")["metrics"]
     assert alone["ood/photos/auroc"] is not None

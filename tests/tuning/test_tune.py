@@ -22,8 +22,9 @@ from compress.data.sequence import SequenceDataset
 from compress.errors import ArtifactError, DataError, ModelError, UsageError
 from compress.fusion.fuse import fuse
 from compress.runtime import Runtime
+from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import prune_heads
+from compress.transformer.surgery import prune_heads, reconfigured
 from compress.tuning.head_dropout import real_heads
 from compress.tuning.losses import StepOutputs, mutual_information
 from compress.tuning.options import Tune
@@ -57,6 +58,16 @@ class TestSingle:
         assert result.models[0].steps == 48
         assert read_manifest(tmp_path / "out").stage == "tune"
         assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "no state is left"
+
+    def test_a_threshold_of_abstention_does_not_outlive_its_weights(
+        self, model: Transformer, data: Dataset, options: Options, tmp_path: Path
+    ) -> None:
+        threshold = Abstention(score="entropy", threshold=0.5, target="coverage", value=0.9)
+        calibrated = reconfigured(model, model.config.model_copy(update={"temperature": 1.5, "abstention": threshold}))
+        tune(calibrated, tmp_path / "out", data=data, options=options(steps=1))
+        config = load_model(tmp_path / "out").config
+        assert config.abstention is None
+        assert config.temperature == 1.5, "the temperature was part of the model that learned"
 
     def test_the_same_seed_gives_the_same_bytes_with_any_number_of_workers(
         self, model: Transformer, data: Dataset, options: Options, tmp_path: Path

@@ -84,6 +84,14 @@ def main(folder: Path) -> None:
     pruned = prune(
         open_model(tiny_source()), folder / f"pruned-{count}", data=data, options=Prune(members=2, keep=2), runtime=CPU
     )
+    prune(
+        open_model(tiny_source()),
+        folder / f"circuits-{count}",
+        data=data,
+        ood=take(photos(), NINE),
+        options=Prune(method="circuit", members=3, keep=2),
+        runtime=CPU,
+    )
     options = Tune(epochs=2, batch_size=5, lr=1e-2, head_dropout=0.5, shift=1, log_steps=1)
     tuned = tune(
         open_model(tiny_source()),
