@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from compress.attention.decision import Decision
 from compress.attention.grouped import GroupedLinear
 
 Heads = tuple[int, ...]
@@ -54,7 +55,14 @@ class Attention(nn.Module):
         causal: token i attends to tokens 0..i only.
         dropout: probability of dropping an attention weight, in training.
         output_dropout: dropout after the output projection, in training.
+
+    Attributes:
+        decision: what the last forward pass decided about every row; None when it always runs all heads.
     """
+
+    decision: Decision | None = None
+    selection_flops: int = 0
+    """FLOPs per row of choosing the heads to run."""
 
     def __init__(
         self,
@@ -83,6 +91,11 @@ class Attention(nn.Module):
         self.query_norm = query_norm or nn.Identity()
         self.key_norm = key_norm or nn.Identity()
         self.output_dropout = nn.Dropout(output_dropout)
+
+    @property
+    def executed(self) -> Tensor | None:
+        """``(R,)`` int64, the heads that ran per row in the last forward pass; None when it always runs all."""
+        return None if self.decision is None else self.decision.heads
 
     def load_projections(self, query: Projection, key: Projection, value: Projection, output: Projection) -> Attention:
         """Fill a single-group module that keeps all heads from the original projections, and return it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.batches import batches
+from compress.evaluation.collect import Collected
 from compress.evaluation.energy import measure_energy
 from compress.evaluation.latency import Latency, measure_latency
 from compress.evaluation.memory import UnmeasurableError, peak_memory
@@ -24,11 +24,18 @@ from compress.runtime import Runtime
 
 Pass = Callable[[], object]
 
+COUNTED = (
+    "params",
+    "bytes",
+    *(f"{name}{suffix}" for name in ("flops", "attention_flops") for suffix in ("", "_p05", "_p95")),
+)
+"""The costs that are counted and not measured."""
+
 
 def measure_costs(
     subjects: Sequence[Subject],
     test: Dataset,
-    lengths: Mapping[str, Counter[int]],
+    collected: Mapping[str, Collected],
     options: Evaluate,
     runtime: Runtime,
 ) -> dict[str, Cost]:
@@ -39,7 +46,7 @@ def measure_costs(
     Args:
         subjects: the models.
         test: the evaluated set.
-        lengths: by the model's name, how many inputs had how many real tokens; empty for images.
+        collected: by the model's name, what running over the evaluated set gave.
         options: what to measure.
         runtime: device and number format.
     """
@@ -50,14 +57,14 @@ def measure_costs(
         times = measure_latency(passes, device=device) if options.latency else {}
         extra = {subject.name: _extra(subject, passes, batch, options, device) for subject in subjects}
     return {
-        subject.name: _cost(subject, lengths[subject.name], times.get(subject.name), batch, extra[subject.name])
+        subject.name: _cost(subject, collected[subject.name], times.get(subject.name), batch, extra[subject.name])
         for subject in subjects
     }
 
 
 def counted(cost: Cost) -> Cost:
     """What of a cost was counted and not measured: the same in every run."""
-    return Cost(**{name: getattr(cost, name) for name in ("params", "bytes", "flops", "flops_p05", "flops_p95")})
+    return Cost(**{name: getattr(cost, name) for name in COUNTED})
 
 
 def _forward_pass(subject: Subject, test: Dataset, batch: int, runtime: Runtime) -> Pass:
@@ -88,21 +95,30 @@ def _extra(
 
 
 def _cost(
-    subject: Subject, lengths: Counter[int], latency: Latency | None, batch: int, extra: Mapping[str, Any]
+    subject: Subject, collected: Collected, latency: Latency | None, batch: int, extra: Mapping[str, Any]
 ) -> Cost:
-    if lengths:
-        sizes = sorted(lengths)
-        flops = np.repeat([float(subject.flops(size)) for size in sizes], [lengths[size] for size in sizes])
-        mean, low, high = float(flops.mean()), float(np.quantile(flops, 0.05)), float(np.quantile(flops, 0.95))
-    else:
-        mean = low = high = float(subject.flops(None))
+    flops, attention = _flops(subject, collected)
     return Cost(
         params=subject.parameters,
         bytes=subject.bytes_on_disk,
-        flops=mean,
-        flops_p05=low,
-        flops_p95=high,
+        **_spread("flops", flops),
+        **_spread("attention_flops", attention),
         latency=latency,
         throughput=None if latency is None else batch / latency.median_ms * 1000,
         **extra,
     )
+
+
+def _flops(subject: Subject, collected: Collected) -> tuple[np.ndarray, np.ndarray]:
+    """FLOPs of the whole model and of its attentions, over the evaluated inputs: what was executed for each."""
+    if collected.use is not None:
+        return collected.use.flops.numpy(), collected.use.attention_flops.numpy()
+    sizes: list[int | None] = [*sorted(collected.lengths)] or [None]
+    inputs = [1 if size is None else collected.lengths[size] for size in sizes]
+    costs = [subject.flops(size) for size in sizes]
+    return np.repeat([whole for whole, _ in costs], inputs), np.repeat([part for _, part in costs], inputs)
+
+
+def _spread(name: str, flops: np.ndarray) -> dict[str, float]:
+    low, high = np.quantile(flops, [0.05, 0.95]).tolist()
+    return {name: float(flops.mean()), f"{name}_p05": low, f"{name}_p95": high}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from compress.distributed import processes
 from compress.errors import DataError, ModelError, UsageError
 from compress.evaluation.baselines.opening import Opening
 from compress.evaluation.baselines.specification import Baseline
-from compress.evaluation.collect import collect
+from compress.evaluation.collect import Collected, collect
 from compress.evaluation.costs import measure_costs
 from compress.evaluation.environment import current_environment
 from compress.evaluation.evaluation import Evaluation
@@ -119,7 +118,7 @@ def run_evaluation(
     running = _Running(subjects, runtime, store)
     predictions = running.predict(test, foreign)
     shift = running.shift(test, corruptions, options.seed)
-    costs = measure_costs(subjects, test, running.lengths, options, runtime)
+    costs = measure_costs(subjects, test, running.collected, options, runtime)
     found = [evaluated(subject, predictions[subject.name], costs[subject.name], baselines) for subject in subjects]
     if store is not None:
         store.finish(found, subjects[0].models[0].labels, runtime.dtype)
@@ -152,7 +151,7 @@ class _Running:
         store: where logits are kept; None when they are not.
 
     Attributes:
-        lengths: by the model's name, how many test inputs had how many real tokens; empty for images.
+        collected: by the model's name, what running over the test set gave.
     """
 
     def __init__(self, subjects: Sequence[Subject], runtime: Runtime, store: PredictionStore | None) -> None:
@@ -162,7 +161,7 @@ class _Running:
             )
         self._subjects = {subject.name: subject for subject in subjects}
         self._runtime, self._store = runtime, store
-        self.lengths: dict[str, Counter[int]] = {}
+        self.collected: dict[str, Collected] = {}
 
     def predict(self, test: Dataset, foreign: Mapping[str, Dataset]) -> dict[str, Predictions]:
         """The columns of every model on the test set and on the foreign sets."""
@@ -170,7 +169,8 @@ class _Running:
         for name, subject in self._subjects.items():
             inside = self._columns(name, TEST, test)
             outside = {key: self._columns(name, f"ood/{key}", dataset) for key, dataset in foreign.items()}
-            found[name] = Predictions(inside, outside, subject.kept_heads, subject.branch_layer)
+            use = self.collected[name].use
+            found[name] = Predictions(inside, outside, subject.kept_heads, subject.branch_layer, use)
         return found
 
     def shift(self, test: Dataset, corruptions: Iterable[str], seed: int) -> tuple[ShiftPoint, ...]:
@@ -183,7 +183,7 @@ class _Running:
         if self._store is not None:
             self._store.identify(name, collected.columns)
         if name == TEST:
-            self.lengths[model] = collected.lengths
+            self.collected[model] = collected
         return collected.columns
 
 

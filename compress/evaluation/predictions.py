@@ -11,6 +11,7 @@ from torch import Tensor
 
 from compress.errors import DataError
 from compress.evaluation.binning import CALIBRATION_BINS
+from compress.evaluation.input_use import InputUse
 from compress.evaluation.reduction import FIXED_POINT, reduce_logits
 from compress.evaluation.ties import TieGroups, group_ties
 from compress.evaluation.unavailable import UnavailableMetricError
@@ -112,12 +113,15 @@ class Predictions:
         kept_heads: ``kept_heads[layer][member]`` lists the heads kept, by their number in the original model; ``None``
             when unknown.
         branch_layer: first layer in which members may differ; the overlap of heads counts from here on.
+        use: heads, tokens and FLOPs of every input of the evaluated set; ``None`` when each was given everything, or
+            when that is not known.
     """
 
     test: Columns
     ood: Mapping[str, Columns] = field(default_factory=dict)
     kept_heads: KeptHeads | None = None
     branch_layer: int = 0
+    use: InputUse | None = None
 
 
 class ColumnCollector:

@@ -12,6 +12,7 @@ from compress.evaluation.environment import Environment
 from compress.evaluation.gates import FailedGate, PassedGate
 from compress.evaluation.latency import Latency
 from compress.evaluation.metrics.registry import catalogue
+from compress.evaluation.use_summary import ShareSummary
 from compress.options import Options
 from compress.registry import nearest
 
@@ -69,9 +70,12 @@ class Cost(Options):
 
     params: int | None = Field(None, ge=0, description="Distinct parameters.")
     bytes: int | None = Field(None, ge=0, description="Size on disk.")
-    flops: FiniteFloat | None = Field(None, ge=0, description="Analytic FLOPs per input, mean over the inputs.")
+    flops: FiniteFloat | None = Field(None, ge=0, description="FLOPs that ran per input, mean over the inputs.")
     flops_p05: FiniteFloat | None = Field(None, ge=0, description="5th percentile over the inputs.")
     flops_p95: FiniteFloat | None = Field(None, ge=0, description="95th percentile over the inputs.")
+    attention_flops: FiniteFloat | None = Field(None, ge=0, description="Those of the attention sub-layers, mean.")
+    attention_flops_p05: FiniteFloat | None = Field(None, ge=0, description="5th percentile over the inputs.")
+    attention_flops_p95: FiniteFloat | None = Field(None, ge=0, description="95th percentile over the inputs.")
     throughput: FiniteFloat | None = Field(None, ge=0, description="Inputs per second.")
     peak_mb: FiniteFloat | None = Field(
         None, ge=0, description="Weights and what a forward pass of one batch adds at its peak, MB (10^6 bytes)."
@@ -110,6 +114,12 @@ class ModelResult(Options):
         default_factory=dict, description="Intervals of model - first model, paired."
     )
     cost: Cost = Field(default_factory=Cost, description="What it costs; in gates ``cost/NAME``.")
+    budget: ShareSummary | None = Field(
+        None, description="Executed share k/H of the heads, ``budget/mean p05 p95`` in gates; null without budgets."
+    )
+    kept_tokens: ShareSummary | None = Field(
+        None, description="Share of the tokens that pass a routed layer, ``route/kept`` in gates; null without routers."
+    )
 
     @model_validator(mode="after")
     def _reasons_for_nulls(self) -> ModelResult:
@@ -124,11 +134,19 @@ class ModelResult(Options):
             cost = name.removeprefix("cost/")
             value = self.cost.value(cost)
             return value, None if value is not None else self.cost.reasons.get(cost, "not measured")
+        if name.startswith("budget/"):
+            return _figure(self.budget, name.removeprefix("budget/")), "the model has no budgets"
+        if name == "route/kept":
+            return _figure(self.kept_tokens, "mean"), "the model has no routers"
         return self.metrics.get(name), self.reasons.get(name, "not computed")
 
     def within_noise(self) -> tuple[str, ...]:
         """Metrics whose paired interval against the first model contains 0."""
         return tuple(name for name, interval in self.differences.items() if interval.contains(0.0))
+
+
+def _figure(summary: ShareSummary | None, name: str) -> float | None:
+    return None if summary is None else float(getattr(summary, name))
 
 
 class EvaluationResult(Options):

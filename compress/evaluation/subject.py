@@ -49,7 +49,7 @@ class Subject:
     baseline: str = ""
     settings: dict[str, float] = field(default_factory=dict)
     passes: int = 1
-    _flops: dict[int | None, int] = field(default_factory=dict)
+    _flops: dict[int | None, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def models(self) -> Sequence[Transformer]:
@@ -105,10 +105,12 @@ class Subject:
         parts = [self.manifest, *(read_manifest(self.folder / member) for member in self.manifest.members)]
         return sum(record.bytes for part in parts for record in part.files.values())
 
-    def flops(self, length: int | None) -> int:
-        """FLOPs of one input of ``length`` tokens, or of the model's own size."""
+    def flops(self, length: int | None) -> tuple[float, float]:
+        """FLOPs of one input of ``length`` tokens, or of the model's own size, and those of its attentions."""
         if length not in self._flops:
-            self._flops[length] = self.passes * sum(count_cost(model, length=length).flops for model in self.models)
+            costs = [count_cost(model, length=length) for model in self.models]
+            whole, attention = sum(cost.flops for cost in costs), sum(cost.attention_flops for cost in costs)
+            self._flops[length] = float(self.passes * whole), float(self.passes * attention)
         return self._flops[length]
 
 

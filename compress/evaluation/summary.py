@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from compress.data.base import Dataset
 from compress.evaluation.environment import Environment
 from compress.evaluation.gates import Gate, check_gates, passed_gates
+from compress.evaluation.input_use import share_summary
 from compress.evaluation.intervals import Bootstrap, bootstrap
 from compress.evaluation.measurement import measure
 from compress.evaluation.metrics.registry import Metric
@@ -16,6 +17,7 @@ from compress.evaluation.predictions import Predictions
 from compress.evaluation.result import Cost, DataSummary, EvaluationResult, ModelResult, Resampling, ShiftPoint
 from compress.evaluation.shift import shift_metrics
 from compress.evaluation.subject import Subject
+from compress.evaluation.use_summary import ShareSummary
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Evaluated:
         predictions: its columns.
         cost: what it costs.
         original_heads: heads per layer before any was pruned; empty when unknown.
+        budget, kept_tokens: see ``ModelResult``.
     """
 
     name: str
@@ -39,10 +42,13 @@ class Evaluated:
     baseline: bool = False
     settings: Mapping[str, float] = field(default_factory=dict)
     original_heads: tuple[int, ...] = ()
+    budget: ShareSummary | None = None
+    kept_tokens: ShareSummary | None = None
 
 
 def evaluated(subject: Subject, predictions: Predictions, cost: Cost, baselines: Collection[str]) -> Evaluated:
     """What was found out about an opened model; ``baselines`` names those that gates pass over."""
+    use = predictions.use
     return Evaluated(
         name=subject.name,
         kind=subject.kind,
@@ -54,6 +60,8 @@ def evaluated(subject: Subject, predictions: Predictions, cost: Cost, baselines:
         baseline=bool(subject.baseline) or subject.name in baselines,
         settings=subject.settings,
         original_heads=subject.models[0].structure.original_heads,
+        budget=None if use is None else share_summary(use.heads),
+        kept_tokens=None if use is None else share_summary(use.tokens),
     )
 
 
@@ -124,4 +132,6 @@ def _result(
         intervals={} if spread is None else dict(spread.intervals[model.name]),
         differences={} if spread is None else dict(spread.differences.get(model.name, {})),
         cost=model.cost,
+        budget=model.budget,
+        kept_tokens=model.kept_tokens,
     )

@@ -12,6 +12,7 @@ from compress.evaluation.result import EvaluationResult, ModelResult
 
 GAP = "  "
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+OPTIONAL = ("div/", "budget/", "route/", "cost/")
 _LONGEST_NAME = 24
 _LONGEST_SET = 10
 
@@ -70,13 +71,15 @@ def _columns(result: EvaluationResult) -> list[_Column]:
         columns.append(_Column("shifted", "acc. ↑", "shift/accuracy", _share))
         columns.append(_Column("shifted", "ECE ↓", "shift/ece", _share))
     columns.append(_Column("members", "disagree", "div/disagreement", _share))
+    columns.append(_Column("heads", "run ↓", "budget/mean", _share))
+    columns.append(_Column("tokens", "kept ↓", "route/kept", _share))
     columns.append(_Column("params", "↓", "cost/params", _quantity))
     columns.append(_Column("FLOPs", "↓", "cost/flops", _quantity))
     columns.append(_Column("peak MB", "↓", "cost/peak_mb", _three_digits))
     columns.append(_Column("J/input", "↓", "cost/energy_j", _three_digits))
     columns.append(_Column("latency ms ↓", "[quartiles]", "cost/latency_ms", _three_digits))
     # A column of dashes is worth its place for quality, where the reason matters, but not for what was not asked for.
-    return [column for column in columns if not column.metric.startswith(("div/", "cost/")) or _any(result, column)]
+    return [column for column in columns if not column.metric.startswith(OPTIONAL) or _any(result, column)]
 
 
 def _any(result: EvaluationResult, column: _Column) -> bool:

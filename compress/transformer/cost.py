@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -19,6 +19,7 @@ from compress.transformer.model import Transformer
 from compress.transformer.parts import Hidden
 
 M = TypeVar("M", bound=nn.Module)
+Count = TypeVar("Count", int, Tensor)
 
 
 @dataclass(frozen=True)
@@ -28,25 +29,31 @@ class LayerCost:
     Attributes:
         layer: number of the layer.
         streams: rows per input: 1 in the trunk, M from the branch layer on.
-        attention: FLOPs of projections, scores and weighted sums.
+        attention: FLOPs of projections, scores and weighted sums, and of choosing heads.
         mlp: FLOPs of the feed-forward module.
+        routing: FLOPs of choosing the tokens that pass.
     """
 
     layer: int
     streams: int
     attention: int
     mlp: int
+    routing: int = 0
 
     @property
     def total(self) -> int:
-        return self.attention + self.mlp
+        return self.attention + self.mlp + self.routing
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one forward pass costs, for one input of ``tokens`` tokens."""
+    """What one forward pass costs that executes everything, for one input of ``tokens`` tokens.
+
+    In the last layer only ``asking`` of them ask and pass the MLP: the pooled ones.
+    """
 
     tokens: int
+    asking: int
     stem: int
     layers: tuple[LayerCost, ...]
     head: int
@@ -56,6 +63,11 @@ class Cost:
     def flops(self) -> int:
         """FLOPs per input."""
         return self.stem + sum(layer.total for layer in self.layers) + self.head
+
+    @property
+    def attention_flops(self) -> int:
+        """FLOPs of the attention sub-layers per input."""
+        return sum(layer.attention for layer in self.layers)
 
 
 def count_cost(model: Transformer, *, length: int | None = None) -> Cost:
@@ -74,7 +86,7 @@ def count_cost(model: Transformer, *, length: int | None = None) -> Cost:
         _layer_cost(model, index, tokens, asking if step == len(model.order) - 1 else tokens)
         for step, index in enumerate(model.order)
     )
-    return Cost(tokens, stem_flops, layers, head_flops, count_parameters(model))
+    return Cost(tokens, asking, stem_flops, layers, head_flops, count_parameters(model))
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -120,20 +132,27 @@ def _layer_cost(model: Transformer, index: int, tokens: int, asking: int) -> Lay
     layer = model.layers[index]
     streams = model.structure.members if index >= model.structure.branch_layer else 1
     return LayerCost(
-        index, streams, streams * attention_flops(layer.attention, tokens, asking), streams * mlp_flops(layer, asking)
+        index,
+        streams,
+        streams * attention_flops(layer.attention, layer.attention.slots, tokens, asking),
+        streams * mlp_flops(layer, asking),
+        streams * layer.selection_flops(tokens),
     )
 
 
-def attention_flops(attention: Attention, tokens: int, asking: int) -> int:
-    """FLOPs of one stream: ``asking`` tokens attend to ``tokens`` tokens."""
-    inner = attention.slots * attention.head_width
-    projections = 2 * attention.width * inner * (asking + 2 * tokens)
-    scores_and_sums = 2 * 2 * asking * tokens * inner
-    output = 2 * asking * inner * attention.width
-    return projections + scores_and_sums + output
+def attention_flops(attention: Attention, heads: Count, tokens: Count, asking: Count) -> Count:
+    """FLOPs of one stream: in ``heads`` heads ``asking`` tokens attend to ``tokens`` tokens.
+
+    The counts are numbers, or tensors with one entry per input.
+    """
+    inner = heads * attention.head_width
+    projections = inner * (asking + tokens * 2) * (2 * attention.width)
+    scores_and_sums = asking * tokens * inner * 4
+    output = asking * inner * (2 * attention.width)
+    return projections + scores_and_sums + output + attention.selection_flops
 
 
-def mlp_flops(layer: Layer, tokens: int) -> int:
-    """FLOPs of the feed-forward module for one stream."""
+def mlp_flops(layer: Layer, tokens: Count) -> Count:
+    """FLOPs of the feed-forward module for one stream; ``tokens`` is a number or a tensor."""
     linear = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear | GroupedLinear)]
-    return sum(2 * tokens * module.in_features * module.out_features for module in linear)
+    return tokens * (2 * sum(module.in_features * module.out_features for module in linear))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from compress.transformer.combine import combine_logits
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
+from compress.transformer.usage import Usage
 
 
 class Ensemble(nn.Module):
@@ -24,6 +25,11 @@ class Ensemble(nn.Module):
         """Logits ``(M, B, K)``; a fused model inside counts with all its members."""
         models = cast(Sequence[Transformer], self.models)
         return torch.cat([model.members(inputs) for model in models])
+
+    @property
+    def usages(self) -> tuple[Usage | None, ...]:
+        """Of every model, as its last pass left it."""
+        return tuple(model.usage for model in cast(Sequence[Transformer], self.models))
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits ``(B, K)`` whose softmax is the mean of the members' probabilities."""

@@ -20,7 +20,15 @@ class Layer(nn.Module):
         norm1, norm2: the normalisations of the two sub-layers.
         residual1, residual2: what the family applies to a sub-layer's output before it is added (LayerScale, DropPath).
         norm_first: pre-norm when true.
+
+    Attributes:
+        executed: ``(R,)`` int64, the tokens that passed the layer in the last forward pass, prefix tokens included;
+            None when all always do.
+        skips_mlp: whether tokens that do not pass skip the MLP too, and not the attention alone.
     """
+
+    executed: Tensor | None = None
+    skips_mlp: bool = True
 
     def __init__(
         self,
@@ -39,6 +47,18 @@ class Layer(nn.Module):
         self.residual1, self.residual2 = residual1 or nn.Identity(), residual2 or nn.Identity()
         self.norm_first = norm_first
 
+    def with_attention(self, attention: Attention, mlp: nn.Module | None = None) -> Layer:
+        """The same layer around another attention (and MLP); everything else is shared, not copied."""
+        return Layer(
+            attention,
+            self.mlp if mlp is None else mlp,
+            self.norm1,
+            self.norm2,
+            residual1=self.residual1,
+            residual2=self.residual2,
+            norm_first=self.norm_first,
+        )
+
     def forward(self, hidden: Hidden, *, gate: Tensor | None = None, last: bool = False) -> Hidden:
         """Run the layer.
 
@@ -56,6 +76,10 @@ class Layer(nn.Module):
         """What the attention reads, ``(R, N, C)``."""
         return self.norm1(states) if self.norm_first else states
 
+    def selection_flops(self, tokens: int) -> int:
+        """FLOPs per row of choosing which of ``tokens`` tokens pass the layer."""
+        return 0
+
     def complete(self, hidden: Hidden, attended: Tensor, *, last: bool = False) -> Hidden:
         """Everything after the attention.
 
@@ -64,13 +88,18 @@ class Layer(nn.Module):
             attended: the attention's output, ``(R, Nq, C)``.
             last: as in ``forward``.
         """
+        return hidden.with_states(self.feed_forward(self.add_attended(hidden, attended, last=last)))
+
+    def add_attended(self, hidden: Hidden, attended: Tensor, *, last: bool = False) -> Tensor:
+        """The attention sub-layer's output, ``(R, Nq, C)``; arguments as in ``complete``."""
         x = pooled_tokens(hidden.states, hidden.pooled if last else None) + self.residual1(attended)
+        return x if self.norm_first else self.norm1(x)
+
+    def feed_forward(self, states: Tensor) -> Tensor:
+        """The feed-forward sub-layer, token by token, ``(R, N, C)`` to the same."""
         if self.norm_first:
-            x = x + self.residual2(self.mlp(self.norm2(x)))
-        else:
-            x = self.norm1(x)
-            x = self.norm2(x + self.residual2(self.mlp(x)))
-        return hidden.with_states(x)
+            return states + self.residual2(self.mlp(self.norm2(states)))
+        return self.norm2(states + self.residual2(self.mlp(states)))
 
 
 class Layers(nn.ModuleList):

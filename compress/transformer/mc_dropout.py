@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from compress.attention.attention import Attention
 from compress.transformer.combine import combine_logits
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
+from compress.transformer.usage import Usage
 
 
 class MonteCarloDropout(nn.Module):
@@ -24,12 +26,16 @@ class MonteCarloDropout(nn.Module):
         models: the one model, or those of an ensemble; they belong to this module from now on.
         passes: how often each runs.
         seed: of the first pass.
+
+    Attributes:
+        usages: of the last prediction, those of every model in the first pass, in the second, and so on.
     """
 
     def __init__(self, models: Sequence[Transformer], *, passes: int, seed: int) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
         self.passes, self.seed = passes, seed
+        self.usages: tuple[Usage | None, ...] = ()
         self.eval()
         for module in dropouts(self):
             # Not module.train(), which would reach every module inside an attention.
@@ -40,11 +46,15 @@ class MonteCarloDropout(nn.Module):
         kind = next(self.parameters()).device.type
         # Seeding reaches every device of the kind, so the state of every one is kept.
         devices = [] if kind == "cpu" else list(range(torch.accelerator.device_count()))
-        found = []
+        found: list[Tensor] = []
+        usages: list[Usage | None] = []
         with torch.random.fork_rng(devices, device_type="cuda" if kind == "cpu" else kind):
             for number in range(self.passes):
                 torch.manual_seed(self.seed + number)
-                found += [model.members(inputs) for model in self.models]  # type: ignore[operator]
+                for model in cast(Sequence[Transformer], self.models):
+                    found.append(model.members(inputs))
+                    usages.append(model.usage)
+        self.usages = tuple(usages)
         return torch.cat(found)
 
     def forward(self, inputs: Inputs) -> Tensor:

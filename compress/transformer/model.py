@@ -12,6 +12,7 @@ from compress.transformer.combine import combine_logits
 from compress.transformer.config import ModelConfig, Structure
 from compress.transformer.layer import Layer, Layers
 from compress.transformer.parts import Head, Hidden, Inputs, Stem
+from compress.transformer.usage import Usage, UsageRecord
 
 Gates = Sequence[Tensor | None]
 
@@ -30,6 +31,7 @@ class Transformer(nn.Module):
 
     Attributes:
         recompute: whether a backward pass computes what lies inside the layers again instead of keeping it.
+        usage: what the last call of ``run_layers`` executed; None when every layer always executes everything.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Transformer(nn.Module):
         self.order: tuple[int, ...] = tuple(order if order is not None else range(len(layers)))
         self.files: dict[str, bytes] = dict(files or {})
         self.recompute = False
+        self.usage: Usage | None = None
 
     @property
     def structure(self) -> Structure:
@@ -73,10 +76,11 @@ class Transformer(nn.Module):
             start, stop: positions in ``order``; ``stop`` None runs to the end.
             gates: per distinct layer a factor of its heads' contexts, ``(R or 1, heads)``, or None.
         """
-        end = len(self.order)
+        end, record = len(self.order), UsageRecord()
+        parting = self._parting
         for step in range(start, end if stop is None else stop):
             index = self.order[step]
-            if step == self._parting:
+            if step == parting:
                 hidden = hidden.repeated(self.structure.members)
             gate = None if gates is None else gates[index]
             layer, last = self.layers[index], step == end - 1
@@ -84,7 +88,15 @@ class Transformer(nn.Module):
                 hidden = checkpoint(layer, hidden, gate=gate, last=last, use_reentrant=False)
             else:
                 hidden = layer(hidden, gate=gate, last=last)
+            # Now, before a later step or the recomputation of a backward pass runs the layer again.
+            record.add(layer, self.structure.members if parting is not None and step >= parting else 1)
+        self.usage = record.finish()
         return hidden
+
+    @property
+    def usages(self) -> tuple[Usage | None, ...]:
+        """Of every pass through a transformer that the last prediction took: a single one."""
+        return (self.usage,)
 
     @property
     def _parting(self) -> int | None:

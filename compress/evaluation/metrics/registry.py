@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compress.evaluation.predictions import Columns
 
 Direction = Literal["higher", "lower", "none"]
-Scope = Literal["test", "ood", "heads", "shift", "cost"]
+Scope = Literal["test", "ood", "heads", "shift", "cost", "use"]
 
 DEFAULT_SCORE = "max_probability"
 OOD_SCORES: Registry[Callable[[Columns], Tensor]] = Registry(
@@ -123,11 +123,21 @@ _COST = (
     Metric("cost/flops", "lower", "FLOPs", "mean per input, analytic", scope="cost"),
     Metric("cost/flops_p05", "lower", "FLOPs", "5th percentile over the inputs, analytic", scope="cost"),
     Metric("cost/flops_p95", "lower", "FLOPs", "95th percentile over the inputs, analytic", scope="cost"),
+    Metric("cost/attention_flops", "lower", "FLOPs", "attention sub-layers, mean per input", scope="cost"),
+    Metric("cost/attention_flops_p05", "lower", "FLOPs", "attention sub-layers, 5th percentile", scope="cost"),
+    Metric("cost/attention_flops_p95", "lower", "FLOPs", "attention sub-layers, 95th percentile", scope="cost"),
     Metric("cost/latency_ms", "lower", "ms", "median time of one batch", scope="cost"),
     Metric("cost/throughput", "higher", "inputs/s", "inputs per second", scope="cost"),
     Metric("cost/peak_mb", "lower", "MB", "weights and peak of a forward pass", scope="cost"),
     Metric("cost/energy_j", "lower", "J", "energy per input, estimated", scope="cost"),
     Metric("cost/co2_g", "lower", "g", "CO2 per input, estimated", scope="cost"),
+)
+
+_USE = (
+    Metric("budget/mean", "lower", "", "share of the heads that ran, mean over the inputs", scope="use"),
+    Metric("budget/p05", "lower", "", "share of the heads that ran, 5th percentile over the inputs", scope="use"),
+    Metric("budget/p95", "lower", "", "share of the heads that ran, 95th percentile over the inputs", scope="use"),
+    Metric("route/kept", "lower", "", "share of the tokens that passed the routed layers, mean", scope="use"),
 )
 
 
@@ -162,7 +172,7 @@ def catalogue(ood: Iterable[str] = (), shift: Iterable[str] = ()) -> dict[str, M
                     dataset=dataset,
                     score=score,
                 )
-    return metrics | _shift(tuple(shift)) | {metric.name: metric for metric in _COST}
+    return metrics | _shift(tuple(shift)) | {metric.name: metric for metric in (*_USE, *_COST)}
 
 
 def _shift(corruptions: tuple[str, ...]) -> dict[str, Metric]:

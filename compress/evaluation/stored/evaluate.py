@@ -116,6 +116,8 @@ def _evaluated(row: Selected, reader: PredictionReader) -> Evaluated:
         baseline=row.baseline,
         settings=row.models[0].settings if alone else {},
         original_heads=row.models[0].original_heads,
+        budget=row.models[0].budget if alone else None,
+        kept_tokens=row.models[0].kept_tokens if alone else None,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from compress.evaluation.result import Cost, DataSummary
+from compress.evaluation.use_summary import ShareSummary
 from compress.options import Options
 from compress.runtime import DType
 
@@ -46,6 +47,8 @@ class StoredModel(Options):
     original_heads: tuple[int, ...] = Field(description="Heads per layer before any was pruned.")
     branch_layer: int = Field(0, ge=0, description="The first layer in which members differ.")
     cost: Cost = Field(description="What was counted; what was measured differs from run to run and is not stored.")
+    budget: ShareSummary | None = Field(None, description="Executed share of the heads.")
+    kept_tokens: ShareSummary | None = Field(None, description="Share of the tokens that pass a routed layer.")
 
 
 class StoredPredictions(Options):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compress.errors import ModelError, UsageError
 from compress.evaluation.baselines.specification import Baseline, parse_baseline
+from compress.evaluation.costs import COUNTED
 from compress.evaluation.joined_heads import Heads, ModelHeads, first_difference, joined_heads
 from compress.evaluation.result import Cost
 from compress.evaluation.stored.read import Part
@@ -66,7 +67,7 @@ class Selected:
             return Cost()
         costs = [model.cost for model in self.models]
         total = {}
-        for name in ("params", "bytes", "flops", "flops_p05", "flops_p95"):
+        for name in COUNTED:
             values = [getattr(cost, name) for cost in costs]
             total[name] = None if None in values else sum(values)
         return Cost(**total)

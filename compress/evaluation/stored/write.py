@@ -118,4 +118,6 @@ def _stored(model: Evaluated) -> StoredModel:
         original_heads=model.original_heads,
         branch_layer=predictions.branch_layer,
         cost=counted(model.cost),
+        budget=model.budget,
+        kept_tokens=model.kept_tokens,
     )
