@@ -31,6 +31,10 @@ def progress_bar(label: str, *, total: int, initial: int = 0, unit: str = "batch
     )
 
 
+def first_process() -> bool:
+    """Of the processes that a launcher started, the first one speaks; it names each by this variable."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _silent() -> bool:
-    """Of several processes the first one speaks."""
-    return bool(os.environ.get(QUIET_VARIABLE)) or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0"
+    return bool(os.environ.get(QUIET_VARIABLE)) or not sys.stderr.isatty() or not first_process()

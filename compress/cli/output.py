@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from compress.errors import GateFailed, UsageError
+from compress.progress import first_process
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ JSON_OPTION = "--json"
 
 
 def emit(table: str, plain: Any, json_target: str | None) -> None:
-    """Print a result.
+    """Print a result; of several processes the first one does.
 
     Args:
         table: text for people; printed unless stdout is to carry JSON.
@@ -32,6 +33,8 @@ def emit(table: str, plain: Any, json_target: str | None) -> None:
     Raises:
         UsageError: the file or stdout cannot be written.
     """
+    if not first_process():
+        return
     if json_target == STDOUT:
         _print(_json(plain))
         return

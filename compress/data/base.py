@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from compress.data.reference import ColumnChoice, Reference, parse_reference
+from compress.data.subset import take
 from compress.errors import DataError
 from compress.registry import Registry
 
@@ -80,10 +81,11 @@ def open_dataset(reference: str, *, text_column: str | None = None, label_column
     ``FILE-images-idx3-ubyte``      images in the MNIST format (or ``.gz``), with the label file beside it
     ``FOLDER#train``, ``#test``     the pair of such files in a folder
     ``hf:ID#SPLIT``                 a data set of the Hugging Face hub (``hf:ID:CONFIG#SPLIT``); needs the network
+    ``...[START:STOP:STEP]``        any of these, but only some samples, as Python slices a list
     ==============================  ==========================================================================
 
     Args:
-        reference: see above. A path that exists as it is written is never cut at its ``#``.
+        reference: see above. A path that exists as it is written is never cut at its ``#`` or ``[``.
         text_column: column of a table that holds the texts; guessed when None.
         label_column: column of a table that holds the classes; guessed when None, and the data are unlabelled
             when no column looks like one.
@@ -105,7 +107,13 @@ def _open(reference: str, columns: ColumnChoice) -> Dataset:
         raise DataError(
             "columns can be chosen in tables and hf: data only", where=reference, fix="drop the column option"
         )
-    return OPENERS[parsed.kind](parsed, columns)
+    dataset = OPENERS[parsed.kind](parsed, columns)
+    if parsed.rows is None:
+        return dataset
+    chosen = range(len(dataset))[parsed.rows]
+    if not chosen:
+        raise DataError(f"chooses none of {len(dataset)} samples", where=reference, fix="choose other rows")
+    return take(dataset, chosen, reference=reference)
 
 
 def require_kind(dataset: Dataset, kind: Kind) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from compress.registry import nearest
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 IDX_NAME = re.compile(r"idx\d-ubyte(\.gz)?$")
+ROWS = re.compile(r"\[(-?\d*):(-?\d*)(?::(\d*))?\]$")
 IDX_IMAGES_NAME = re.compile(r"images[-.]idx3-ubyte(\.gz)?$")
 
 ReferenceKind = Literal["builtin", "folder", "hf", "idx", "table"]
@@ -39,12 +40,14 @@ class Reference:
         kind: the opener's name.
         target: a path, the name of built-in data, or the id of hub data.
         split: what follows ``#``; None when the split was part of the path or there is none.
+        rows: which samples, as a Python slice; None for all.
     """
 
     text: str
     kind: ReferenceKind
     target: str
     split: str | None = None
+    rows: slice | None = None
 
     @property
     def path(self) -> Path:
@@ -56,8 +59,19 @@ def parse_reference(text: str) -> Reference:
     """Find out what ``text`` refers to; see ``open_dataset`` for the grammar.
 
     Raises:
-        DataError: no such path, an unknown prefix, suffix or split.
+        DataError: no such path, an unknown prefix, suffix or split, a step of 0.
     """
+    found = ROWS.search(text)
+    if found is None or Path(text).expanduser().exists():
+        return _whole(text)
+    start, stop, step = (int(number) if number not in ("", None) else None for number in found.groups())
+    if step == 0:
+        raise DataError("the step between samples is 0", where=text, fix="write [START:STOP:STEP] with a step above 0")
+    return replace(_whole(text[: found.start()]), text=text, rows=slice(start, stop, step))
+
+
+def _whole(text: str) -> Reference:
+    """A reference to all samples."""
     scheme, colon, rest = text.partition(":")
     if colon and scheme in ("builtin", "hf"):
         target, _, split = rest.partition("#")

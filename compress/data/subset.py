@@ -6,16 +6,18 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from compress.data.base import Dataset, Kind, Sample
+if TYPE_CHECKING:
+    from compress.data.base import Dataset, Kind, Sample
 
 
 class Subset:
     """The samples ``indices`` of ``dataset``; see ``take``."""
 
-    def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Dataset, indices: Sequence[int], reference: str) -> None:
         self._dataset, self._indices = dataset, indices
-        self.reference: str = dataset.reference
+        self.reference = reference
         self.kind: Kind = dataset.kind
         self.class_names = dataset.class_names
         self.labels = None if dataset.labels is None else [dataset.labels[index] for index in indices]
@@ -32,13 +34,18 @@ class Subset:
         return hashlib.sha256(json.dumps([self._dataset.fingerprint, list(self._indices)]).encode()).hexdigest()
 
 
-def take(dataset: Dataset, indices: Sequence[int]) -> Dataset:
+def take(dataset: Dataset, indices: Sequence[int], *, reference: str | None = None) -> Dataset:
     """A view of the samples ``indices``, in that order; an index may repeat (a bootstrap).
+
+    Args:
+        dataset: the data.
+        indices: positions.
+        reference: how messages name the view; by default as the data.
 
     Raises:
         IndexError: an index is outside ``0 .. len(dataset) - 1``.
     """
-    return Subset(dataset, checked_indices(indices, len(dataset)))
+    return Subset(dataset, checked_indices(indices, len(dataset)), reference or dataset.reference)
 
 
 def checked_indices(indices: Sequence[int], size: int) -> list[int]:

@@ -12,7 +12,8 @@ from typing import Any
 from compress.artifact.durable import write_bytes
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
-from compress.errors import ArtifactError, CompressError
+from compress.distributed import processes
+from compress.errors import ArtifactError, CompressError, UsageError
 from compress.options import Options
 from compress.recipe.chain import check_chain
 from compress.recipe.keys import model_identity, reference_identity, stage_key
@@ -121,8 +122,13 @@ def run_recipe(
             were complete stay so.
     """
     check_chain(recipe, stages)
+    if processes(recipe.runtime.torch_device()).count > 1:
+        raise UsageError(
+            "a recipe runs in a single process", fix="run it without the launcher, or launch its stages one by one"
+        )
     with opened_run(out):
-        write_bytes(out / RESOLVED_NAME, recipe.to_yaml().encode())
+        # A path may hold bytes that are no UTF-8; they are kept as Python reads them.
+        write_bytes(out / RESOLVED_NAME, recipe.to_yaml().encode(errors="surrogateescape"))
         run = _Run(recipe, out, stages, fresh, parents=[model_identity(recipe.model)])
         fingerprints = [run.fingerprints(entry) for entry in recipe.stages]
         outcomes: list[StageOutcome] = []

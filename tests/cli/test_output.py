@@ -28,6 +28,16 @@ def test_json_in_a_file_comes_with_the_table(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == "a table\n"
 
 
+def test_of_several_processes_the_first_one_speaks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in ("1", "0"):
+        monkeypatch.setenv("RANK", rank)
+        emit("a table", {}, str(tmp_path / f"{rank}.json"))
+    assert capsys.readouterr().out == "a table\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["0.json"]
+
+
 def test_a_file_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"absent/r\.json"):
         emit("a table", {}, str(tmp_path / "absent" / "r.json"))

@@ -68,3 +68,29 @@ def test_the_kind_of_the_data_must_be_the_models() -> None:
     require_kind(texts, "text")
     with pytest.raises(DataError, match=r"reviews\.csv: holds text samples, but the model reads image samples"):
         require_kind(texts, "image")
+
+
+def test_rows_are_chosen_as_python_slices_a_list() -> None:
+    whole = open_dataset("builtin:digits#test")
+    ids = [whole[row].id for row in range(len(whole))]
+    for rows in ("[:7]", "[-3:]", "[::2]", "[1::2]", "[5:500:100]"):
+        part = open_dataset(f"builtin:digits#test{rows}")
+        start, stop, step = ([int(number) if number else None for number in rows[1:-1].split(":")] + [None])[:3]
+        assert [part[row].id for row in range(len(part))] == ids[start:stop:step]
+        assert part.reference == f"builtin:digits#test{rows}"
+
+
+def test_a_choice_of_no_rows_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"builtin:digits#test\[9:3\]: chooses none of 500 samples; choose other rows"):
+        open_dataset("builtin:digits#test[9:3]")
+    with pytest.raises(DataError, match="the step between samples is 0"):
+        open_dataset("builtin:digits#test[::0]")
+
+
+def test_a_path_that_ends_in_brackets_is_never_cut(tmp_path: Path) -> None:
+    for name in ("a.csv[:1]", "a.csv"):
+        (tmp_path / name).write_text("text,label\nx,a\ny,b\n")
+    assert len(open_dataset(str(tmp_path / "a.csv"))) == 2
+    with pytest.raises(DataError, match="are not read"):
+        open_dataset(str(tmp_path / "a.csv[:1]"))
+    assert len(open_dataset(str(tmp_path / "a.csv") + "[1:]")) == 1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from compress.errors import ArtifactError, DataError, RecipeError
+from compress.distributed import Processes
+from compress.errors import ArtifactError, DataError, RecipeError, UsageError
 from compress.recipe.read import read_recipe
 from compress.recipe.run import RunResult, StageOutcome, describe_complete, run_recipe
 from compress.recipe.schema import Recipe
@@ -241,6 +242,15 @@ def test_a_folder_of_something_else_is_not_touched(
     with pytest.raises(ArtifactError, match="not the folder of an earlier run"):
         run(recipe())
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_several_processes_are_refused(
+    recipe: Callable[..., Recipe], run: Callable[..., RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compress.recipe.run.processes", lambda device: Processes(1, 2))
+    with pytest.raises(UsageError, match="a recipe runs in a single process; run it without the launcher"):
+        run(recipe())
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_are_opened_before_anything_is_computed(
