@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from compress.data.preprocessing import Preprocessing
 from compress.options import Options
 from compress.runtime import DType
+from compress.transformer.routing_config import RoutingConfig
 
 FORMAT_VERSION = 1
 
@@ -134,4 +135,7 @@ class ModelConfig(Options):
         1.0, gt=0, allow_inf_nan=False, description="Every member's logits are divided by it; see the stage calibrate."
     )
     abstention: Abstention | None = Field(None, description="When to abstain; none before it was fitted.")
+    routing: RoutingConfig | None = Field(
+        None, description="Routers in front of some blocks; none when all tokens pass."
+    )
     dtype: DType = Field("float32", description="Number format of the weights.")

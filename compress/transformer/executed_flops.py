@@ -64,7 +64,8 @@ class FlopMeter:
             passed = present if tokens is None else tokens.cpu()
             asked = torch.minimum(passed, asking) if step == len(self.model.order) - 1 else passed
             in_attention += _all_streams(attention_flops(layer.attention, ran, passed, asked), streams, len(full))
-            beside += _all_streams(mlp_flops(layer, asked), streams, len(full))
+            fed = asked if layer.skips_mlp else asking if step == len(self.model.order) - 1 else present
+            beside += _all_streams(mlp_flops(layer, fed), streams, len(full))
             beside += streams * _floats([layer.selection_flops(cost.tokens) for cost in full])
         return ExecutedFlops(in_attention, in_attention + beside)
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from compress.attention.attention import Attention, Heads
 from compress.attention.grouped import GroupedLinear
 from compress.transformer.config import ModelConfig
-from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
+from compress.transformer.routing import with_routers
 
 
 def select_heads(tensor: Tensor, name: str, positions: Sequence[int], attention: Attention, slots: int) -> Tensor:
@@ -49,19 +49,6 @@ def select_heads(tensor: Tensor, name: str, positions: Sequence[int], attention:
     return by_head.reshape(groups, 3 * slots * head_width, *tensor.shape[2:])
 
 
-def with_attention(layer: Layer, attention: Attention, mlp: nn.Module | None = None) -> Layer:
-    """The same layer around another attention (and MLP); everything else is shared, not copied."""
-    return Layer(
-        attention,
-        layer.mlp if mlp is None else mlp,
-        layer.norm1,
-        layer.norm2,
-        residual1=layer.residual1,
-        residual2=layer.residual2,
-        norm_first=layer.norm_first,
-    )
-
-
 def keep_heads(attention: Attention, kept: Heads) -> Attention:
     """A single-group attention that runs only ``kept`` (numbers in the original model), its weights sliced out."""
     positions = [attention.kept_heads[0].index(head) for head in kept]
@@ -87,7 +74,7 @@ def prune_heads(model: Transformer, kept_heads: Sequence[Heads]) -> Transformer:
     # A threshold of abstention belongs to the heads that it was fitted with.
     config = model.config.model_copy(update={"structure": structure, "abstention": None})
     layers = [
-        with_attention(layer, keep_heads(layer.attention, heads))
+        layer.with_attention(keep_heads(layer.attention, heads))
         for layer, heads in zip(model.layers, kept_heads, strict=True)
     ]
     pruned = Transformer(model.stem, layers, model.head, config=config, order=model.order, files=model.files)
@@ -117,8 +104,9 @@ def restructured(model: Transformer, config: ModelConfig) -> Transformer:
     for index, (layer, kept) in enumerate(zip(model.layers, structure.kept_heads, strict=True)):
         separate = structure.mlp == "grouped" and structure.members > 1 and index >= structure.branch_layer
         mlp = grouped_copy(layer.mlp, linear_names(layer.mlp), structure.members) if separate else None
-        layers.append(with_attention(layer, layer.attention.with_heads(kept), mlp))
+        layers.append(layer.with_attention(layer.attention.with_heads(kept), mlp))
     head = model.head
     if structure.members > 1:
         head = grouped_copy(head, head.per_member, structure.members)  # type: ignore[assignment]
-    return Transformer(model.stem, layers, head, config=config, order=model.order, files=model.files)
+    whole = Transformer(model.stem, layers, head, config=config, order=model.order, files=model.files)
+    return whole if config.routing is None else with_routers(whole, config.routing)
