@@ -48,7 +48,7 @@ def bare(model: Transformer, dataset: Dataset, options: Tune) -> None:
         return preprocess([sample.value for sample in samples]), torch.tensor([sample.label for sample in samples])
 
     loader = DataLoader(range(len(dataset)), batch_size=options.batch_size, shuffle=True, collate_fn=collate)  # type: ignore[arg-type, var-annotated]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, fused=True)
     steps = options.epochs * math.ceil(len(dataset) / options.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     model.train()

@@ -37,6 +37,15 @@ def frozen_parts(model: Transformer, freeze: Freeze, branch_layer: int) -> list[
     return [model.stem, *list(model.layers)[:below]]
 
 
+def all_but(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[nn.Module]:
+    """The largest parts of ``module`` that hold no module of ``kinds``: what is frozen when only these are trained."""
+    if isinstance(module, kinds):
+        return []
+    if not any(isinstance(inner, kinds) for inner in module.modules()):
+        return [module]
+    return [part for child in module.children() for part in all_but(child, kinds)]
+
+
 @contextlib.contextmanager
 def training_mode(model: Transformer, frozen: list[nn.Module]) -> Iterator[None]:
     """Within the block the model trains, except its frozen parts, which neither learn nor drop anything.

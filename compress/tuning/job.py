@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.provenance import Provenance, installed_versions
 from compress.data.base import Dataset, require_kind
@@ -17,7 +19,7 @@ from compress.evaluation.metrics.registry import Metric
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.losses import ExtraLoss
-from compress.tuning.options import NO_EFFECT_ON_RESULT, Tune
+from compress.tuning.options import NO_EFFECT_ON_RESULT, Training, Tune
 from compress.tuning.state import identity
 from compress.tuning.training import Task, train
 from compress.tuning.validation import Validation
@@ -57,6 +59,9 @@ class Job:
         metric: what the best checkpoint is chosen by; None without validation.
         teacher: a model whose predictions are learned too, or None.
         extra_losses: losses of other stages.
+        only: see ``Task``.
+        stage: name of the stage that trains.
+        stage_options: its own options, where they are more than the training's.
         tensorboard: folder of event files, or None.
         overwrite: replace an artifact that is there.
     """
@@ -71,6 +76,9 @@ class Job:
     metric: Metric | None = None
     teacher: Transformer | None = None
     extra_losses: tuple[ExtraLoss, ...] = ()
+    only: tuple[type[nn.Module], ...] = ()
+    stage: str = "tune"
+    stage_options: Training | None = None
     tensorboard: Path | None = None
     overwrite: bool = False
 
@@ -82,7 +90,7 @@ class Job:
         """
         return identity(
             parent=parent,
-            options=self.options.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)),
+            options=self._recorded(self.options),
             data=self.data_fingerprints(),
             dtype=self.runtime.dtype,
             device=self.runtime.torch_device().type,
@@ -123,7 +131,7 @@ class Job:
             options,
             self.runtime,
             folder=folder,
-            label=f"tune {name}",
+            label=f"{self.stage} {name}",
             tensorboard=tensorboard,
         )
         model.to("cpu", dtype)
@@ -136,12 +144,16 @@ class Job:
         """How a tuned model, or a set of them, was made."""
         measured = {} if tuned is None else {key: value for key, value in asdict(tuned).items() if key != "name"}
         return Provenance(
-            stage="tune",
-            options=options.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)),
+            stage=self.stage,
+            options=self._recorded(options),
             parents=parents,
             data_fingerprint=self.dataset.fingerprint,
             notes={**measured, **notes, "data": self.data_fingerprints()},
         )
+
+    def _recorded(self, options: Tune) -> dict[str, Any]:
+        """The options that the result depends on, as JSON values."""
+        return (self.stage_options or options).model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
 
     def _task(self, model: Transformer, options: Tune, branch_layer: int) -> Task:
         """The data in the order of the model's labels; raises ``CompressError`` when something does not fit."""
@@ -159,6 +171,7 @@ class Job:
             validation=validation,
             teacher=self.teacher,
             extra_losses=self.extra_losses,
+            only=self.only,
         )
 
 

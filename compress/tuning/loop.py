@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from compress.data.base import Dataset
+from compress.data.reading import read_ahead
 from compress.errors import ModelError
 from compress.runtime import Runtime
 from compress.tuning.batches import TrainingBatch, TrainingBatches
@@ -109,6 +110,8 @@ class Loop:
         first, end = self.order.first_pass(self.progress.step), self.order.first_pass(self.steps)
         pin = self.place.device.type == "cuda"
         batches = self.batches.between(first, end, workers=self.options.workers, pin=pin)
+        if not self.options.workers:  # which read ahead by themselves
+            batches = read_ahead(batches)
         while self.progress.step < self.steps and not self._is_over():
             if self._step(batches, interruption):
                 self._stop()

@@ -50,6 +50,10 @@ class ExtraLoss(Protocol):
         """Named terms, each with its coefficient: ``(b,)`` per input, or ``()`` for the whole batch."""
         ...
 
+    def readings(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
+        """Named values for the log that are no part of the loss, of the same shapes."""
+        ...
+
 
 def cross_entropy(member_logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """Mean of the members' cross-entropies, ``(b,)``, from logits ``(M, b, K)`` and labels ``(b,)``."""

@@ -46,7 +46,7 @@ class Objective(nn.Module):
         step: int = 0,
         steps: int = 1,
     ) -> dict[str, Tensor]:
-        """The losses by name; ``loss`` is their sum, the one to be lowered.
+        """The losses by name, and what else the log shows; ``loss`` is the sum of the losses, the one to be lowered.
 
         Args:
             inputs: b inputs of the model.
@@ -61,10 +61,13 @@ class Objective(nn.Module):
         logits = self.model.members(inputs, gates=gates).float()
         terms = self._own_terms(logits, labels, teacher_logits)
         outputs = StepOutputs(self.model, inputs, labels, logits, step, steps)
+        readings: dict[str, Tensor] = {}
         for extra in self.extra_losses:
             terms |= extra.terms(outputs)
+            readings |= extra.readings(outputs)
         summed = {name: weighted_sum(term, weights) for name, term in terms.items()}
-        return {"loss": total(summed), **{name: term.detach() for name, term in summed.items()}}
+        shown = summed | {name: weighted_sum(value, weights) for name, value in readings.items()}
+        return {"loss": total(summed), **{name: value.detach() for name, value in shown.items()}}
 
     def _own_terms(self, logits: Tensor, labels: Tensor, teacher_logits: Tensor | None) -> dict[str, Tensor]:
         options = self.options

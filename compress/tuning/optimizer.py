@@ -50,7 +50,7 @@ def parameter_groups(model: nn.Module, options: Tune, layers: int = 0) -> list[d
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             owner = model.get_submodule(name.rpartition(".")[0])
-            below = depth(name, layers) if layers else 0
+            below = depth(name, layers) if layers and options.layer_decay < 1 else 0
             groups[below, decays(name, parameter, owner)].append(parameter)
     if not groups:
         raise ModelError("no parameter is trainable", where="--freeze", fix="freeze less")
@@ -65,9 +65,10 @@ def parameter_groups(model: nn.Module, options: Tune, layers: int = 0) -> list[d
 
 
 def build_optimizer(model: nn.Module, options: Tune) -> torch.optim.AdamW:
-    """AdamW over ``parameter_groups``."""
+    """AdamW over ``parameter_groups``, one kernel per parameter."""
     layers = len(model.layers) if isinstance(model, Transformer) else 0
-    return torch.optim.AdamW(parameter_groups(model, options, layers), lr=options.lr, betas=(0.9, options.beta2))
+    groups = parameter_groups(model, options, layers)
+    return torch.optim.AdamW(groups, lr=options.lr, betas=(0.9, options.beta2), fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,13 +12,9 @@ NO_EFFECT_ON_RESULT = frozenset({"checkpoint_steps", "log_steps", "workers", "gr
 """Fields that may change between an interrupted call and the one that goes on from it."""
 
 
-class Tune(Options):
-    """Fine-tune a model, separate members or a fused model; or train one from random weights."""
+class Training(Options):
+    """How a model is trained, whatever the stage: the options of the loop and of its losses."""
 
-    objective: Literal["labels", "captions"] = Field(
-        "labels",
-        description="labels: classify; captions: bring images and their captions together, for models of two towers.",
-    )
     epochs: int = Field(1, ge=1, description="Passes over the data.")
     steps: int | None = Field(None, ge=1, description="Optimizer steps, instead of epochs.")
     batch_size: int = Field(32, ge=1, description="Inputs per forward pass, of all processes together.")
@@ -39,12 +35,6 @@ class Tune(Options):
     )
     clip: float = Field(1.0, ge=0.0, description="Largest norm of the gradient; 0 does not clip.")
     label_smoothing: float = Field(0.0, ge=0.0, lt=1.0, description="Share of the target spread over all classes.")
-    freeze: Literal["trunk", "backbone", "none"] | None = Field(
-        None,
-        description="What is not trained: trunk (all below the branch layer), backbone (all but the classifier), none. "
-        "Default: the trunk of separate members, else none.",
-    )
-    from_scratch: bool = Field(False, description="Start from random weights, drawn from the seed.")
     diversity: float = Field(
         0.0, ge=0.0, description="Weight of the mutual information between prediction and member, which is raised."
     )
@@ -52,11 +42,6 @@ class Tune(Options):
         0.5, ge=0.0, le=1.0, description="Share of the teacher's targets in the loss, when there is a teacher."
     )
     temperature: float = Field(2.0, gt=0.0, description="Softening of teacher and student for these targets.")
-    head_dropout: float = Field(
-        0.0, ge=0.0, le=1.0, description="Probability that an input loses random heads of a layer, in training."
-    )
-    head_dropout_keep: int = Field(1, ge=1, description="Fewest heads that head dropout leaves in a layer.")
-    head_dropout_from: int = Field(0, ge=0, description="First layer with head dropout.")
     flip: bool = Field(False, description="Mirror half of the training images, left to right.")
     shift: int = Field(0, ge=0, description="Move training images by up to so many pixels, padding with black.")
     rotate: float = Field(0.0, ge=0.0, le=180.0, description="Turn training images by up to so many degrees.")
@@ -77,7 +62,27 @@ class Tune(Options):
     seed: int = Field(0, ge=0, description="Seed of data order, augmentation, dropout and random weights.")
 
     @model_validator(mode="after")
-    def _smoothing_or_teacher(self) -> Tune:
+    def _evaluated_in_time(self) -> Self:
         if self.evaluate_steps is not None and self.steps is not None and self.evaluate_steps > self.steps:
             raise ValueError(f"evaluate_steps {self.evaluate_steps} is beyond the last of {self.steps} steps")
         return self
+
+
+class Tune(Training):
+    """Fine-tune a model, separate members or a fused model; or train one from random weights."""
+
+    objective: Literal["labels", "captions"] = Field(
+        "labels",
+        description="labels: classify; captions: bring images and their captions together, for models of two towers.",
+    )
+    freeze: Literal["trunk", "backbone", "none"] | None = Field(
+        None,
+        description="What is not trained: trunk (all below the branch layer), backbone (all but the classifier), none. "
+        "Default: the trunk of separate members, else none.",
+    )
+    from_scratch: bool = Field(False, description="Start from random weights, drawn from the seed.")
+    head_dropout: float = Field(
+        0.0, ge=0.0, le=1.0, description="Probability that an input loses random heads of a layer, in training."
+    )
+    head_dropout_keep: int = Field(1, ge=1, description="Fewest heads that head dropout leaves in a layer.")
+    head_dropout_from: int = Field(0, ge=0, description="First layer with head dropout.")

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from compress.data.base import Dataset
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.classifier import ClassifierLearner
 from compress.tuning.engine import machine
-from compress.tuning.freezing import Freeze, frozen_parts, training_mode
+from compress.tuning.freezing import Freeze, all_but, frozen_parts, training_mode
 from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.options import Tune
@@ -28,6 +30,7 @@ class Task:
         dataset: labelled, classes numbered as the model's.
         freeze: see ``frozen_parts``.
         branch_layer: the first layer that is not of the trunk.
+        only: kinds of modules that alone are trained; none for everything that ``freeze`` leaves.
         validation: what the best checkpoint is chosen on; None takes the last.
         teacher: a model with the same inputs and labels, or None.
         extra_losses: losses of other stages.
@@ -36,6 +39,7 @@ class Task:
     dataset: Dataset
     freeze: Freeze = "none"
     branch_layer: int = 0
+    only: tuple[type[nn.Module], ...] = ()
     validation: Validation | None = None
     teacher: Transformer | None = None
     extra_losses: tuple[ExtraLoss, ...] = ()
@@ -70,7 +74,7 @@ def train(
         ModelError: a loss is not finite; names step, batch and the place in the model.
         CompressError: data, state or options that cannot be used.
     """
-    frozen = frozen_parts(model, task.freeze, task.branch_layer)
+    frozen = all_but(model, task.only) if task.only else frozen_parts(model, task.freeze, task.branch_layer)
     with machine(runtime) as place, training_mode(model, frozen), recomputing(model, options.gradient_checkpointing):
         model.to(place.device)
         if task.teacher is not None:
