@@ -162,7 +162,7 @@ class Attention(nn.Module):
             query,
             key,
             value,
-            attn_mask=self._attention_mask(mask, x.shape[1], pooled, x.device),
+            attn_mask=self.score_mask(mask, x.shape[1], pooled, x.device),
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=self.causal and mask is None and pooled is None,
             scale=self.scale,
@@ -207,10 +207,16 @@ class Attention(nn.Module):
         split = projected.view(*projected.shape[:2], parts, self.slots, self.head_width)
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 
-    def _attention_mask(
+    def score_mask(
         self, mask: Tensor | None, tokens: int, pooled: int | Tensor | None, device: torch.device
     ) -> Tensor | None:
-        """The boolean mask ``(R, 1, Nq, N)`` of padding and causality, or None when nothing is hidden."""
+        """The boolean mask ``(R, 1, Nq, N)`` of padding and causality, or None when nothing but causality hides.
+
+        Args:
+            mask, pooled: as in ``forward``.
+            tokens: N.
+            device: where the mask is to be.
+        """
         if mask is not None and mask.dim() == 2:
             mask = mask[:, None, None, :]
         elif mask is not None and pooled is not None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from compress.attention.budget_config import BudgetConfig
 from compress.data.preprocessing import Preprocessing
 from compress.options import Options
 from compress.runtime import DType
@@ -135,6 +136,9 @@ class ModelConfig(Options):
         1.0, gt=0, allow_inf_nan=False, description="Every member's logits are divided by it; see the stage calibrate."
     )
     abstention: Abstention | None = Field(None, description="When to abstain; none before it was fitted.")
+    budget: BudgetConfig | None = Field(
+        None, description="How many heads run for an input, and which; without it all do."
+    )
     routing: RoutingConfig | None = Field(
         None, description="Routers in front of some blocks; none when all tokens pass."
     )

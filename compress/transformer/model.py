@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from compress.attention.budgeted import BudgetedAttention, BudgetLimit
+from compress.errors import ModelError, UsageError
 from compress.transformer.combine import combine_logits
 from compress.transformer.config import ModelConfig, Structure
 from compress.transformer.layer import Layer, Layers
@@ -125,6 +127,25 @@ class Transformer(nn.Module):
             gates: see ``run_layers``.
         """
         return self.classify(self.run_layers(self.embed(inputs), gates=gates))
+
+    def budget(self, value: float | None, *, cap: bool = False) -> None:
+        """Set the share of the heads that runs from now on; the artifact stays as it is.
+
+        Args:
+            value: in (0, 1]; None gives every input its own budget again.
+            cap: inputs keep their own budget where it is lower.
+
+        Raises:
+            ModelError: the model has no budgets.
+            UsageError: a share outside (0, 1].
+        """
+        attentions = [layer.attention for layer in self.layers if isinstance(layer.attention, BudgetedAttention)]
+        if not attentions:
+            raise ModelError("the model has no budgets", where="budget", fix="give it some with compress budget")
+        if value is not None and not 0 < value <= 1:
+            raise UsageError(f"{value} is no share of the heads", where="budget", fix="choose above 0 and at most 1")
+        for attention in attentions:
+            attention.limit = None if value is None else BudgetLimit(value, cap)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits ``(B, K)`` whose softmax is the mean of the members' probabilities."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from compress.attention.attention import Attention, Heads
 from compress.attention.grouped import GroupedLinear
+from compress.transformer.budgets import with_budgets
 from compress.transformer.config import ModelConfig
 from compress.transformer.model import Transformer
 from compress.transformer.routing import with_routers
@@ -109,4 +110,6 @@ def restructured(model: Transformer, config: ModelConfig) -> Transformer:
     if structure.members > 1:
         head = grouped_copy(head, head.per_member, structure.members)  # type: ignore[assignment]
     whole = Transformer(model.stem, layers, head, config=config, order=model.order, files=model.files)
+    if config.budget is not None:
+        whole = with_budgets(whole, config.budget)
     return whole if config.routing is None else with_routers(whole, config.routing)
