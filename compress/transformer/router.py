@@ -22,9 +22,9 @@ MOMENTUM = 0.9
 class Router(nn.Module):
     """Scores every token by r = w·x, in float32 or better, and lets a share of them pass; w starts at 0.
 
-    Expert choice: of a row's n tokens the ⌈capacity · n⌉ highest-ranked pass; ties go to the earlier token. Token choice:
-    a token passes when r reaches the threshold, and of every row at least the highest-ranked token. In training, when
-    the threshold is still being learned, the percentile of the batch takes its place.
+    Expert choice: of a row's n tokens the ⌈capacity · n⌉ highest-ranked pass; ties go to the earlier token. Token
+    choice: a token passes when r reaches the threshold, and of every row at least the highest-ranked token. In training,
+    when the threshold is still being learned, the percentile of the batch takes its place.
 
     Args:
         width: C.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -62,7 +62,7 @@ class Training(Options):
     seed: int = Field(0, ge=0, description="Seed of data order, augmentation, dropout and random weights.")
 
     @model_validator(mode="after")
-    def _evaluated_in_time(self) -> Self:
+    def _evaluated_in_time(self) -> Training:
         if self.evaluate_steps is not None and self.steps is not None and self.evaluate_steps > self.steps:
             raise ValueError(f"evaluate_steps {self.evaluate_steps} is beyond the last of {self.steps} steps")
         return self
@@ -86,3 +86,8 @@ class Tune(Training):
     )
     head_dropout_keep: int = Field(1, ge=1, description="Fewest heads that head dropout leaves in a layer.")
     head_dropout_from: int = Field(0, ge=0, description="First layer with head dropout.")
+
+
+def as_tune(options: Training) -> Tune:
+    """The training of another stage as ``tune`` takes it."""
+    return Tune.model_validate({name: getattr(options, name) for name in Training.model_fields})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, verify_folder
 from compress.artifact.manifest import read_manifest
-from compress.artifact.store import save_model
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, open_dataset
 from compress.distributed import processes
@@ -22,14 +19,15 @@ from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned
-from compress.tuning.log import LOG_NAME, require_tensorboard
+from compress.tuning.log import require_tensorboard
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.members import tune_members
 from compress.tuning.metric import chosen_metric
+from compress.tuning.one import tune_one
 from compress.tuning.options import Tune
 from compress.tuning.pair import tune_pair
 from compress.tuning.starting import starting_model
-from compress.tuning.state import held_state, remove_states
+from compress.tuning.state import remove_states
 
 ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
 
@@ -132,30 +130,19 @@ def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tu
     if folder is not None and read_manifest(folder).kind == "members":
         models = tune_members(job, folder)
     else:
-        models = (_tune_one(job, reference, folder),)
+        models = (_tune_single(job, reference, folder),)
     job.team.on_main(lambda: remove_states(job.out))
     return models
 
 
-def _tune_one(job: Job, reference: str | Path | ModelSource | Transformer, folder: Path | None) -> Tuned:
+def _tune_single(job: Job, reference: str | Path | ModelSource | Transformer, folder: Path | None) -> Tuned:
     """One model, single or fused, to one artifact."""
     options = job.options
     model = starting_model(reference, job.dataset, from_scratch=options.from_scratch, seed=options.seed)
     parent = model_fingerprint(model) if folder is None else verify_folder(folder).digest
     branch_layer = model.structure.branch_layer if model.structure.members > 1 else 0
     resolved = options.model_copy(update={"freeze": options.freeze or "none"})
-    with held_state(job.out, job.identity(parent), job.team) as state:
-        tuned = job.train(model, state, name="model", options=resolved, branch_layer=branch_layer)
-        provenance = job.provenance(resolved, (parent,), tuned)
-
-        def write() -> None:
-            save_model(model, job.out, provenance, overwrite=job.overwrite)
-            # Beside the artifact, not of it: it holds times, which differ from run to run.
-            with contextlib.suppress(OSError):
-                shutil.copyfile(state / LOG_NAME, job.out / LOG_NAME)
-
-        job.team.on_main(write)
-    return tuned
+    return tune_one(job, model, parent, resolved, branch_layer)
 
 
 def _opened(data: str | Dataset) -> Dataset:

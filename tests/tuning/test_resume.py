@@ -18,14 +18,14 @@ from compress.data.base import Dataset
 from compress.evaluation import collect as collecting
 from compress.transformer.model import Transformer
 from compress.tuning.log import read_lines
-from compress.tuning.losses import StepOutputs
+from compress.tuning.losses import ExtraLoss, StepOutputs
 from compress.tuning.options import Tune
 from compress.tuning.tune import tune
 
 Options = Callable[..., Tune]
 
 
-class Signal:
+class Signal(ExtraLoss):
     """A loss of nothing that sends this process a signal when a step begins."""
 
     def __init__(self, step: int, number: signal.Signals = signal.SIGINT) -> None:

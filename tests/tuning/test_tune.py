@@ -26,7 +26,7 @@ from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads, reconfigured
 from compress.tuning.head_dropout import real_heads
-from compress.tuning.losses import StepOutputs, mutual_information
+from compress.tuning.losses import ExtraLoss, StepOutputs, mutual_information
 from compress.tuning.options import Tune
 from compress.tuning.tune import TuneResult, tune
 
@@ -402,7 +402,7 @@ class TestRefusals:
     def test_a_gradient_that_is_no_number_is_found_before_the_step(
         self, model: Transformer, data: Dataset, options: Options, tmp_path: Path
     ) -> None:
-        class Root:
+        class Root(ExtraLoss):
             """Finite, with an infinite slope at 0."""
 
             def prepare(self, model: Transformer, step: int, steps: int) -> None: ...

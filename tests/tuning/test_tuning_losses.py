@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compress.transformer.model import Transformer
-from compress.tuning.losses import StepOutputs, cross_entropy, distillation, mutual_information
+from compress.tuning.losses import ExtraLoss, StepOutputs, cross_entropy, distillation, mutual_information
 from compress.tuning.objective import Objective
 from compress.tuning.options import Tune
 
@@ -48,7 +48,7 @@ def test_a_certain_prediction_has_finite_gradients() -> None:
     assert logits.grad.isfinite().all()
 
 
-class Penalty:
+class Penalty(ExtraLoss):
     """Half the squared logits per input, and a constant for the batch; remembers what it was told."""
 
     def __init__(self) -> None:
@@ -59,6 +59,9 @@ class Penalty:
 
     def terms(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
         return {"size": outputs.member_logits.square().sum((0, 2)) / 2, "constant": torch.tensor(3.0)}
+
+    def readings(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
+        return {"largest": outputs.member_logits[0].amax(1)}
 
 
 def test_terms_of_other_stages_are_weighted_and_added(model: Transformer) -> None:
@@ -73,6 +76,8 @@ def test_terms_of_other_stages_are_weighted_and_added(model: Transformer) -> Non
     assert torch.allclose(found["task"], task)
     assert torch.allclose(found["size"], size)
     assert float(found["constant"]) == pytest.approx(3)
+    # A reading: shown, and not in the loss.
+    assert torch.allclose(found["largest"], (logits.amax(1) * weights).sum())
     assert torch.allclose(found["loss"], task + size + 3)
     assert found["loss"].requires_grad
     assert not found["size"].requires_grad

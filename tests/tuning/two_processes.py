@@ -27,7 +27,7 @@ from compress.runtime import Runtime
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Hidden
-from compress.tuning.losses import StepOutputs
+from compress.tuning.losses import ExtraLoss, StepOutputs
 from compress.tuning.options import Tune
 from compress.tuning.training import Task, train
 from compress.tuning.tune import tune
@@ -58,7 +58,7 @@ def metrics(model: Transformer, data: Dataset) -> dict[str, float | None]:
     return dict(getattr(found, "result", found).models[0].metrics)
 
 
-class Infinite:
+class Infinite(ExtraLoss):
     """A loss that is infinite in the last process."""
 
     def prepare(self, model: Transformer, step: int, steps: int) -> None: ...
