@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compress.artifact.store import load_model as load
+    from compress.benching.bench import bench
+    from compress.benching.options import Bench
     from compress.calibration.calibrate import calibrate
     from compress.calibration.options import Calibrate
     from compress.data.base import open_dataset
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Bench": "compress.benching.options:Bench",
     "Calibrate": "compress.calibration.options:Calibrate",
     "CompressError": "compress.errors:CompressError",
     "Evaluate": "compress.evaluation.options:Evaluate",
@@ -40,6 +43,7 @@ _PUBLIC = {
     "Prune": "compress.pruning.options:Prune",
     "Runtime": "compress.runtime:Runtime",
     "Tune": "compress.tuning.options:Tune",
+    "bench": "compress.benching.bench:bench",
     "calibrate": "compress.calibration.calibrate:calibrate",
     "evaluate": "compress.evaluation.evaluate:evaluate",
     "evaluate_stored": "compress.evaluation.stored.evaluate:evaluate_stored",
@@ -54,6 +58,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Bench",
     "Calibrate",
     "CompressError",
     "Evaluate",
@@ -62,6 +67,7 @@ __all__ = [
     "Prune",
     "Runtime",
     "Tune",
+    "bench",
     "calibrate",
     "evaluate",
     "evaluate_stored",

@@ -16,7 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 NEVER = -1
 PROBE_BYTES = 64 * 2**20
 REPLACEMENTS = ("jemalloc", "tcmalloc", "mimalloc")
-_COUNTS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+_COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
 
 class _Mallinfo2(ctypes.Structure):

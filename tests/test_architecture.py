@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(STAGES, MEASURED),
     "recipe": MEASURED | STAGES,
     "sweeping": MEASURED | STAGES | {"recipe"},
-    "cli": MEASURED | STAGES | {"recipe", "sweeping"},
+    "benching": MEASURED | STAGES,
+    "cli": MEASURED | STAGES | {"recipe", "sweeping", "benching"},
 }
 
 

@@ -50,6 +50,25 @@ class Adapter(Protocol):
         """What turns a list of raw samples (PIL images or texts) into the model's inputs."""
         ...
 
+    def untrained(self, source: ModelSource, image_size: int | None = None) -> Transformer:
+        """The model with the library's initial weights, in evaluation mode, for shapes and timings.
+
+        Nothing is read but a configuration; classes and preprocessing that ``source`` does not name are arbitrary.
+
+        Args:
+            source: the model; its ``weights`` are ignored.
+            image_size: edge of the input, pixels; None for the model's own. An error for a model of texts.
+        """
+        ...
+
+    def library_model(self, backbone: BackboneConfig, classes: int) -> nn.Module:
+        """The library's own, unmodified model with its initial weights, in evaluation mode.
+
+        It is called with the inputs of the project's model and answers with logits, or with the embedding that a
+        zero-shot classifier compares with its classes.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class SavedPair:

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.hf_checkpoint import CONFIG, check_problem, class_names, fit_names, locate, read_config
-from compress.backbones.hf_families import Family, check_config, family_named, family_of_config
+from compress.backbones.hf_families import FAMILIES, Family, check_config, family_named, family_of_config
 from compress.backbones.hf_layers import take_apart
 from compress.backbones.hf_tokenizer import preprocessor_from, read_tokenizer, saved_files
 from compress.backbones.source import ModelSource
@@ -26,6 +27,7 @@ from compress.transformer.config import BackboneConfig
 from compress.transformer.model import Transformer
 
 LONGEST_DEFAULT = 512
+EXAMPLE_LABELS = ("0", "1")
 # Entries of a configuration that say nothing about the skeleton, or are told by the class and the labels.
 NOT_STRUCTURE = frozenset(
     {
@@ -82,6 +84,42 @@ class HfEncoderAdapter:
             raise ModelError(f"a text encoder needs text preprocessing, not {spec.kind!r}")
         vocabulary = int(model.config.backbone.arguments["vocab_size"])
         return preprocessor_from(model.files, spec.max_length, vocabulary)
+
+    def untrained(self, source: ModelSource, image_size: int | None = None) -> Transformer:
+        """See ``Adapter.untrained``; ``source.name`` may also be a class of the table, for its default configuration.
+
+        ``BertForSequenceClassification`` has the shape of BERT-base.
+        """
+        if image_size is not None:
+            raise ModelError("a model of texts has no image size", where=source.name, fix="give a length in tokens")
+        if source.name in FAMILIES:
+            family, content = FAMILIES[source.name], {}
+        else:
+            content = read_config(locate(source.name, weights=False), source.name)
+            family = family_of_config(content, source.name)
+        labels = source.labels or EXAMPLE_LABELS
+        config = _configuration(family, {**content, **_checked_arguments(family, source)}, len(labels), source.name)
+        model = _build(family, config, source.name)
+        preprocessing = _preprocessing(source, family.longest_input(config), None)
+        return assemble(take_apart(model), backbone_config(model), labels, preprocessing)
+
+    def library_model(self, backbone: BackboneConfig, classes: int) -> nn.Module:
+        """See ``Adapter.library_model``."""
+        family = family_named(backbone.architecture)
+        config = _configuration(family, backbone.arguments, classes, backbone.architecture)
+        return LibraryClassifier(_build(family, config, backbone.architecture))
+
+
+class LibraryClassifier(nn.Module):
+    """The library's classifier behind the project's calling convention: a mapping in, logits ``(B, K)`` out."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model.eval()
+        self.eval()
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        return self.model(**inputs).logits
 
 
 def backbone_config(model: PreTrainedModel) -> BackboneConfig:

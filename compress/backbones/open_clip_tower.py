@@ -26,6 +26,7 @@ from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.open_clip_preprocessing import image_preprocessing, text_preprocessing
 from compress.backbones.open_clip_source import (
+    RANDOM,
     SUPPORTED,
     Clip,
     build_clip,
@@ -53,6 +54,7 @@ from compress.transformer.model import Transformer
 from compress.transformer.parts import Hidden, Inputs, Stem
 
 TOWERS = ("image", "text")
+EXAMPLE_LABELS = ("0", "1")
 Block: TypeAlias = ResidualAttentionBlock | CustomResidualAttentionBlock
 
 
@@ -286,6 +288,37 @@ class OpenClipAdapter:
             return image_preprocessor(spec)
         tokenize = tokenizer(model.config.backbone.arguments["model_cfg"], spec.max_length)
         return functools.partial(_tokens, tokenize)
+
+    def untrained(self, source: ModelSource, image_size: int | None = None) -> Transformer:
+        """See ``Adapter.untrained``."""
+        arguments = {**source.arguments, **({} if image_size is None else {"image_size": image_size})}
+        changes: dict[str, Any] = {"weights": RANDOM, "arguments": arguments, "labels": source.labels or EXAMPLE_LABELS}
+        if arguments.get("tower", "image") == "image":
+            even = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "resize": "squash"}
+            changes["preprocessing"] = source.preprocessing or even
+        elif image_size is not None:
+            raise ModelError("a model of texts has no image size", where=source.name, fix="give a length in tokens")
+        return self.open(source.model_copy(update=changes))
+
+    def library_model(self, backbone: BackboneConfig, classes: int) -> nn.Module:
+        """See ``Adapter.library_model``; the product with the embeddings of the classes is left out."""
+        clip = build_clip(backbone.arguments["model_cfg"])
+        if backbone.arguments["tower"] == "image":
+            return clip.visual
+        clip.visual = nn.Identity()  # its weights are no part of this tower
+        return LibraryTextTower(clip)
+
+
+class LibraryTextTower(nn.Module):
+    """The library's text tower behind the project's calling convention: a mapping in, embeddings ``(B, E)`` out."""
+
+    def __init__(self, clip: Clip) -> None:
+        super().__init__()
+        self.clip = clip.eval()
+        self.eval()
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        return self.clip.encode_text(inputs["input_ids"])
 
 
 def _tokens(tokenize: Callable[[list[str]], Tensor], texts: Sequence[str]) -> Mapping[str, Tensor]:

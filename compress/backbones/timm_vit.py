@@ -42,6 +42,7 @@ HUB_PREFIX = "hf-hub:"
 POSITION_STD = "pos_embed_std"
 """An argument beside timm's: the deviation of fresh position embeddings. With timm's 0.02 the patches of tiny images,
 most of them blank, are almost exchangeable, and training takes several times as long."""
+EXAMPLE_CLASSES = 1000
 RANDOM = "random"
 """In the place of weights: the library's own initialisation, for a model that is to be trained."""
 
@@ -200,6 +201,21 @@ class TimmAdapter:
         if not isinstance(spec, ImagePreprocessing):
             raise ModelError(f"a vision transformer needs image preprocessing, not {spec.kind!r}")
         return image_preprocessor(spec)
+
+    def untrained(self, source: ModelSource, image_size: int | None = None) -> Transformer:
+        """See ``Adapter.untrained``."""
+        arguments = {**source.arguments, **({} if image_size is None else {"img_size": image_size})}
+        if source.labels is None:
+            arguments = {"num_classes": EXAMPLE_CLASSES, **arguments}
+        channels = int(arguments.get("in_chans", 3))
+        even = [0.5] * channels
+        preprocessing = {"mean": even, "std": even, "interpolation": "bicubic", "resize": "squash"}
+        changes = {"weights": RANDOM, "arguments": arguments, "preprocessing": source.preprocessing or preprocessing}
+        return self.open(source.model_copy(update=changes))
+
+    def library_model(self, backbone: BackboneConfig, classes: int) -> nn.Module:
+        """See ``Adapter.library_model``."""
+        return _build(backbone.architecture, {**backbone.arguments, "num_classes": classes}).eval()
 
 
 def _build(architecture: str, arguments: dict[str, Any]) -> nn.Module:

@@ -38,6 +38,9 @@ COMMANDS = {
     "sweep": CommandEntry(
         "compress.cli.sweep:sweep", "Compare heads kept, members and branch layers in one table.", "Stages"
     ),
+    "bench": CommandEntry(
+        "compress.cli.bench:bench", "Measure what variants of a model cost, before any training.", "Models"
+    ),
     "predict": CommandEntry("compress.cli.predict:predict", "Classify inputs, with how sure the model is.", "Models"),
     "inspect": CommandEntry("compress.cli.inspect:inspect", "Show layers, kept heads, parameters and FLOPs.", "Models"),
 }

@@ -14,6 +14,7 @@ from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
 from compress.cli.schema_options import CountOrFraction, read_options, schema_options
+from compress.cli.several import Several
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
@@ -33,19 +34,6 @@ from compress.sweeping.grid import Grid
 
 GRID = "Grid"
 NOT_SWEPT = ("keep", "members", "branch_layer", "min_disagreement")
-
-
-class Several(click.ParamType):
-    """Values of one type, separated by commas."""
-
-    def __init__(self, inner: click.ParamType) -> None:
-        self._inner = inner
-        self.name = f"{inner.name},..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        """The values in their order."""
-        parts = value.split(",") if isinstance(value, str) else value
-        return tuple(self._inner.convert(part, param, ctx) for part in parts)
 
 
 @click.command(

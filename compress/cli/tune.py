@@ -12,6 +12,7 @@ from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
 from compress.cli.schema_options import read_options, schema_options
+from compress.cli.several import assigned
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
@@ -23,8 +24,6 @@ from compress.cli.shared_options import (
     open_given_data,
     output_options,
 )
-from compress.errors import UsageError
-from compress.recipe.yaml_source import parse_yaml
 from compress.runtime import Runtime
 from compress.tuning.options import Tune
 
@@ -107,7 +106,7 @@ def tune(
     details |= {
         name: given
         for name in ("arguments", "preprocessing")
-        if (given := _assigned(values[name], f"--{name.rstrip('s')}"))
+        if (given := assigned(values[name], f"--{name.rstrip('s')}"))
     }
 
     from compress.artifact.folder import check_target
@@ -127,17 +126,6 @@ def tune(
         overwrite=overwrite,
     )
     emit(result.table(), {"schema": "compress/tune", "schema_version": 1, **result.to_plain()}, json_target)
-
-
-def _assigned(assignments: tuple[str, ...], option: str) -> dict[str, Any]:
-    """``NAME=VALUE`` texts as a mapping; values are read as YAML."""
-    found = {}
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{assignment!r} is no NAME=VALUE", where=option, fix="write for example img_size=28")
-        found[name.strip()] = parse_yaml(text, name=f"{option} {assignment}", numbered=False).value
-    return found
 
 
 def _given_model(reference: str, details: Mapping[str, Any], *, described: bool) -> str | ModelSource | Transformer:

@@ -1,0 +1,1 @@
+"""Measuring what variants of a model cost."""
