@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from compress.artifact.store import load_model as load
     from compress.benching.bench import bench
     from compress.benching.options import Bench
+    from compress.budgeting.budget import budget
+    from compress.budgeting.options import Budget
     from compress.calibration.calibrate import calibrate
     from compress.calibration.options import Calibrate
     from compress.data.base import open_dataset
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from compress.prediction.predict import predict
     from compress.pruning.options import Prune
     from compress.pruning.prune import prune
+    from compress.routing.options import Route
+    from compress.routing.route import route
     from compress.runtime import Runtime
     from compress.sweeping.grid import Grid
     from compress.sweeping.sweep import sweep
@@ -35,15 +39,18 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Bench": "compress.benching.options:Bench",
+    "Budget": "compress.budgeting.options:Budget",
     "Calibrate": "compress.calibration.options:Calibrate",
     "CompressError": "compress.errors:CompressError",
     "Evaluate": "compress.evaluation.options:Evaluate",
     "Fuse": "compress.fusion.options:Fuse",
     "Grid": "compress.sweeping.grid:Grid",
     "Prune": "compress.pruning.options:Prune",
+    "Route": "compress.routing.options:Route",
     "Runtime": "compress.runtime:Runtime",
     "Tune": "compress.tuning.options:Tune",
     "bench": "compress.benching.bench:bench",
+    "budget": "compress.budgeting.budget:budget",
     "calibrate": "compress.calibration.calibrate:calibrate",
     "evaluate": "compress.evaluation.evaluate:evaluate",
     "evaluate_stored": "compress.evaluation.stored.evaluate:evaluate_stored",
@@ -53,21 +60,25 @@ _PUBLIC = {
     "open_model": "compress.opening:open_model",
     "predict": "compress.prediction.predict:predict",
     "prune": "compress.pruning.prune:prune",
+    "route": "compress.routing.route:route",
     "sweep": "compress.sweeping.sweep:sweep",
     "tune": "compress.tuning.tune:tune",
 }
 
 __all__ = [
     "Bench",
+    "Budget",
     "Calibrate",
     "CompressError",
     "Evaluate",
     "Fuse",
     "Grid",
     "Prune",
+    "Route",
     "Runtime",
     "Tune",
     "bench",
+    "budget",
     "calibrate",
     "evaluate",
     "evaluate_stored",
@@ -77,6 +88,7 @@ __all__ = [
     "open_model",
     "predict",
     "prune",
+    "route",
     "sweep",
     "tune",
 ]

@@ -29,6 +29,10 @@ COMMANDS = {
     "prune": CommandEntry("compress.cli.prune:prune", "Prune one model into differing members.", "Stages"),
     "fuse": CommandEntry("compress.cli.fuse:fuse", "Fuse pruned members into one model.", "Stages"),
     "tune": CommandEntry("compress.cli.tune:tune", "Train a model, members, or a fused model.", "Stages"),
+    "budget": CommandEntry(
+        "compress.cli.budget:budget", "Give every input as many attention heads as it needs.", "Stages"
+    ),
+    "route": CommandEntry("compress.cli.route:route", "Let only the important tokens pass some blocks.", "Stages"),
     "eval": CommandEntry(
         "compress.cli.eval:evaluate", "Measure quality, uncertainty and cost, side by side.", "Stages"
     ),

@@ -79,7 +79,7 @@ class Transformer(nn.Module):
             gates: per distinct layer a factor of its heads' contexts, ``(R or 1, heads)``, or None.
         """
         end, record = len(self.order), UsageRecord()
-        parting = self._parting
+        parting = self.parting
         for step in range(start, end if stop is None else stop):
             index = self.order[step]
             if step == parting:
@@ -101,7 +101,7 @@ class Transformer(nn.Module):
         return (self.usage,)
 
     @property
-    def _parting(self) -> int | None:
+    def parting(self) -> int | None:
         """The step before which one stream becomes M; None for a single stream or when only the heads differ."""
         branch = self.structure.branch_layer
         if self.structure.members == 1 or branch >= len(self.layers):
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
     def classify(self, hidden: Hidden) -> Tensor:
         """Member logits ``(M, B, K)`` from the states after the last layer."""
         members = self.structure.members
-        if members > 1 and self._parting is None:
+        if members > 1 and self.parting is None:
             hidden = hidden.repeated(members)
         logits = self.head(hidden)
         if self.config.temperature != 1:

@@ -23,8 +23,8 @@ class Router(nn.Module):
     """Scores every token by r = w·x, in float32 or better, and lets a share of them pass; w starts at 0.
 
     Expert choice: of a row's n tokens the ⌈capacity · n⌉ highest-ranked pass; ties go to the earlier token. Token
-    choice: a token passes when r reaches the threshold, and of every row at least the highest-ranked token. In training,
-    when the threshold is still being learned, the percentile of the batch takes its place.
+    choice: a token passes when r reaches the threshold, and of every row at least the highest-ranked token. In
+    training, when the threshold is still being learned, the percentile of the batch takes its place.
 
     Args:
         width: C.
@@ -39,6 +39,8 @@ class Router(nn.Module):
     """
 
     thresholds: Tensor
+    rate_factor = 10.0
+    """How many times faster than the rest it learns: it starts from nothing."""
 
     def __init__(
         self, width: int, *, streams: int = 1, capacity: float, prefix_tokens: int = 0, choice: Choice = "expert"

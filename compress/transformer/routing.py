@@ -21,8 +21,8 @@ class RoutedLayer(Layer):
     """A layer with a router: the chosen tokens attend among themselves, the others stay on the residual path.
 
     With y what the layer (or, for ``part`` attention, its attention sub-layer) makes of a chosen token x, the token
-    leaves as ``y + (g − 1)·(y − x)``, g the router's gate: with w = 0 and capacity 1.0 the result is the layer's own bit
-    for bit. Skipped tokens are not computed.
+    leaves as ``y + (g − 1)·(y − x)``, g the router's gate: with w = 0 and capacity 1.0 the result is the layer's own
+    bit for bit. Skipped tokens are not computed.
 
     Args:
         layer: what is routed; its modules are shared, not copied.

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from compress.errors import UsageError
 from compress.evaluation.metrics.registry import Metric, catalogue
 from compress.registry import nearest
+from compress.tuning.options import Training
+
+ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
 
 
 def chosen_metric(name: str, ood: Mapping[str, object]) -> Metric:
@@ -24,3 +27,19 @@ def chosen_metric(name: str, ood: Mapping[str, object]) -> Metric:
         hint = "give --ood NAME=DATA" if name.startswith("ood/") and not ood else nearest(name, known)
         raise UsageError(f"{name!r} is no metric that a checkpoint can be chosen by", where="--metric", fix=hint)
     return known[name]
+
+
+def checkpoint_metric(options: Training, ood: Mapping[str, object], validated: bool) -> Metric | None:
+    """What the best checkpoint of a training is chosen by; None without a validation set.
+
+    Raises:
+        UsageError: an unknown metric, or an option that means nothing without a validation set.
+    """
+    if validated:
+        return chosen_metric(options.metric, ood)
+    for name in ONLY_WITH_VALIDATION:
+        if getattr(options, name) != Training.model_fields[name].default:
+            raise UsageError(
+                "needs a validation set", where=f"--{name.replace('_', '-')}", fix="pass --validation, or leave it out"
+            )
+    return None

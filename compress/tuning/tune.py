@@ -13,8 +13,6 @@ from compress.artifact.manifest import read_manifest
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, open_dataset
 from compress.distributed import processes
-from compress.errors import UsageError
-from compress.evaluation.metrics.registry import Metric
 from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
@@ -22,14 +20,12 @@ from compress.tuning.job import Job, Tuned
 from compress.tuning.log import require_tensorboard
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.members import tune_members
-from compress.tuning.metric import chosen_metric
+from compress.tuning.metric import checkpoint_metric
 from compress.tuning.one import tune_one
 from compress.tuning.options import Tune
 from compress.tuning.pair import tune_pair
 from compress.tuning.starting import starting_model
 from compress.tuning.state import remove_states
-
-ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def tune(
     """
     options, runtime, out = options or Tune(), runtime or Runtime(), Path(out)
     foreign = {name: _opened(given) for name, given in (ood or {}).items()}
-    metric = _metric(options, foreign, validation is not None)
+    metric = checkpoint_metric(options, foreign, validation is not None)
     if tensorboard is not None:
         require_tensorboard()
     team = processes(runtime.torch_device())
@@ -151,19 +147,3 @@ def _opened(data: str | Dataset) -> Dataset:
 
 def _optional(data: str | Dataset | None) -> Dataset | None:
     return None if data is None else _opened(data)
-
-
-def _metric(options: Tune, ood: Mapping[str, Dataset], validated: bool) -> Metric | None:
-    """What the best checkpoint is chosen by.
-
-    Raises:
-        UsageError: an unknown metric, or an option that means nothing without a validation set.
-    """
-    if validated:
-        return chosen_metric(options.metric, ood)
-    for name in ONLY_WITH_VALIDATION:
-        if getattr(options, name) != Tune.model_fields[name].default:
-            raise UsageError(
-                "needs a validation set", where=f"--{name.replace('_', '-')}", fix="pass --validation, or leave it out"
-            )
-    return None

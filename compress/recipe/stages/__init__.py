@@ -11,6 +11,8 @@ STAGES: Registry[type[Stage]] = Registry(
         "prune": "compress.recipe.stages.prune:PruneStage",
         "fuse": "compress.recipe.stages.fuse:FuseStage",
         "tune": "compress.recipe.stages.tune:TuneStage",
+        "budget": "compress.recipe.stages.budget:BudgetStage",
+        "route": "compress.recipe.stages.route:RouteStage",
         "calibrate": "compress.recipe.stages.calibrate:CalibrateStage",
         "eval": "compress.recipe.stages.evaluate:EvaluateStage",
     },

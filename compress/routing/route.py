@@ -1,0 +1,185 @@
+"""The ``route`` stage: a model in, the same with routers that were trained out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from compress.artifact.fingerprint import model_fingerprint
+from compress.artifact.folder import check_target, verify_folder
+from compress.backbones.source import ModelSource
+from compress.data.base import Dataset, open_dataset
+from compress.distributed import processes
+from compress.errors import ModelError
+from compress.opening import artifact_folder, open_model
+from compress.routing.blocks import chosen_blocks
+from compress.routing.loss import RoutingLoss
+from compress.routing.observe import BlockRoutes, observe
+from compress.routing.options import Route
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.transformer.router import Router
+from compress.transformer.routing import routed_layers, with_routers
+from compress.transformer.routing_config import RoutingConfig
+from compress.tuning.job import Job, Tuned, fitting
+from compress.tuning.log import require_tensorboard
+from compress.tuning.metric import checkpoint_metric
+from compress.tuning.one import tune_one
+from compress.tuning.options import as_tune
+from compress.tuning.starting import starting_model
+from compress.tuning.state import remove_states
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RouteResult:
+    """What ``route`` wrote.
+
+    Attributes:
+        folder: the artifact.
+        capacity: the share of the tokens that passes, per block.
+        blocks: what each routed block does on the training data.
+        tuned: how it was trained.
+    """
+
+    folder: Path
+    capacity: tuple[float, ...]
+    blocks: tuple[BlockRoutes, ...]
+    tuned: Tuned
+
+    def table(self) -> str:
+        """A short text for the terminal."""
+        lines = [
+            f"block {routes.block}: capacity {capacity:g}, kept {routes.kept:.3f}, entropy {routes.entropy:.3f} bits"
+            for routes, capacity in zip(self.blocks, self.capacity, strict=True)
+        ]
+        tuned = self.tuned
+        text = f"{tuned.steps} steps"
+        if tuned.before is not None and tuned.after is not None:
+            text += f"; {tuned.metric} {tuned.before:.4f} before, {tuned.after:.4f} after step {tuned.best_step}"
+        return "\n".join([*lines, text, f"written to {self.folder}"])
+
+    def to_plain(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def route(
+    model: str | Path | ModelSource | Transformer,
+    out: str | Path,
+    *,
+    data: str | Dataset,
+    validation: str | Dataset | None = None,
+    calibration: str | Dataset | None = None,
+    ood: Mapping[str, str | Dataset] | None = None,
+    teacher: str | Path | Transformer | None = None,
+    options: Route | None = None,
+    runtime: Runtime | None = None,
+    tensorboard: str | Path | None = None,
+    overwrite: bool = False,
+) -> RouteResult:
+    """Put routers in front of some blocks of a model and train it with them.
+
+    The capacity falls from 1.0, the unchanged model, to its target. An interrupted call goes on when it is repeated.
+
+    Args:
+        model: one model, single or fused, with or without budgets.
+        out: folder to write.
+        data: labelled training set.
+        validation: labelled set on which the best checkpoint is chosen; measured at the target capacity.
+        calibration: labelled set on which ``blocks: auto`` is decided; the training set by default.
+        ood, teacher, tensorboard: as in ``tune``.
+        options: see ``Route``.
+        runtime: device and number format; the batch size is that of passes without training.
+        overwrite: replace an artifact that is there.
+
+    Raises:
+        CompressError: a bad option, model, data set or place; a causal model; nothing is written.
+        KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
+    """
+    options, runtime, out = options or Route(), runtime or Runtime(), Path(out)
+    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    metric = checkpoint_metric(options, foreign, validation is not None)
+    if tensorboard is not None:
+        require_tensorboard()
+    team = processes(runtime.torch_device())
+    team.on_main(lambda: check_target(out, overwrite=overwrite))
+    dataset = _opened(data)
+    routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)
+    job = Job(
+        out=out,
+        dataset=dataset,
+        options=as_tune(resolved),
+        runtime=runtime,
+        team=team,
+        validation=None if validation is None else _opened(validation),
+        ood=foreign,
+        metric=metric,
+        teacher=None if teacher is None else open_model(teacher),
+        extra_losses=(RoutingLoss(options.anneal, options.capacity_weight),),
+        only=(Router,) if options.train == "router" else (),
+        stage="route",
+        stage_options=resolved,
+        tensorboard=None if tensorboard is None else Path(tensorboard),
+        overwrite=overwrite,
+    )
+    seen: list[BlockRoutes] = []
+
+    def finish(trained: Transformer, tuned: Tuned) -> dict[str, Any]:
+        seen.extend(_observed(trained, dataset, runtime))
+        return {"routes": [asdict(routes) for routes in seen]}
+
+    tuned = tune_one(job, routed, parent, as_tune(resolved), finish=finish)
+    team.on_main(lambda: remove_states(out))
+    capacity = tuple(layer.router.capacity for _, layer in routed_layers(routed))
+    return RouteResult(out, capacity, tuple(seen), tuned)
+
+
+def _routed_start(
+    reference: str | Path | ModelSource | Transformer,
+    dataset: Dataset,
+    calibration: str | Dataset | None,
+    options: Route,
+    runtime: Runtime,
+) -> tuple[Transformer, Route, str]:
+    """The model with fresh routers, the options with the chosen blocks, and the hash of what it starts from."""
+    start, parent = _start(reference, dataset, options)
+    start.to(runtime.torch_device())
+    measured_on = fitting(dataset if calibration is None else _opened(calibration), start)
+    blocks = chosen_blocks(start, options, measured_on, runtime)
+    config = RoutingConfig(blocks=blocks, capacity=options.capacity, choice=options.choice, part=options.part)
+    return with_routers(start, config), options.model_copy(update={"blocks": blocks}), parent
+
+
+def _observed(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[BlockRoutes, ...]:
+    """What the routers do on the training data; a collapsed one is warned about."""
+    found = observe(model.to(runtime.torch_device()), fitting(dataset, model), runtime)
+    model.to("cpu")
+    for routes in found:
+        if routes.collapse is not None:
+            log.warning("the router of block %d has collapsed: %s", routes.block, routes.collapse)
+    return found
+
+
+def _start(
+    reference: str | Path | ModelSource | Transformer, dataset: Dataset, options: Route
+) -> tuple[Transformer, str]:
+    """A model without routers that no caller holds, and its hash."""
+    model = starting_model(reference, dataset, from_scratch=False, seed=options.seed)
+    if model.config.routing is not None:
+        raise ModelError(
+            "the model has routers already", where=str(reference)[:80], fix="route the model that it was made from"
+        )
+    folder = artifact_folder(reference) if isinstance(reference, (str, Path)) else None
+    parent = model_fingerprint(model) if folder is None else verify_folder(folder).digest
+    # A threshold of abstention belongs to the exact model that it was fitted with.
+    model.config = model.config.model_copy(update={"abstention": None})
+    return model, parent
+
+
+def _opened(data: str | Dataset) -> Dataset:
+    return open_dataset(data) if isinstance(data, str) else data

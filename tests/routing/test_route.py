@@ -1,0 +1,205 @@
+"""The stage: what it writes, what it trains, what the log says, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny.scratch_vit import tiny_source
+
+from compress.artifact.store import load_model, read_provenance
+from compress.backbones.registry import preprocessor
+from compress.data.base import Dataset
+from compress.data.builtin import digits
+from compress.data.subset import take
+from compress.errors import ModelError
+from compress.fusion.in_memory import fuse_models
+from compress.opening import open_model
+from compress.routing.blocks import chosen_blocks, every_block, logits_without, removal_costs
+from compress.routing.loss import capacity_at
+from compress.routing.observe import collapse
+from compress.routing.options import Route
+from compress.routing.route import route
+from compress.runtime import Runtime
+from compress.transformer.model import Transformer
+from compress.transformer.routing import routed_layers
+from compress.transformer.selection import Selection
+from compress.transformer.surgery import prune_heads
+
+CPU = Runtime(device="cpu", batch_size=16)
+
+
+@pytest.fixture(scope="session")
+def data() -> Dataset:
+    return take(digits("train"), range(61))
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return open_model(tiny_source())
+
+
+@pytest.fixture
+def options() -> Callable[..., Route]:
+    def make(**changes: Any) -> Route:
+        return Route(**{"epochs": 2, "batch_size": 16, "lr": 1e-3, "log_steps": 1, **changes})
+
+    return make
+
+
+def log_lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def inputs_of(model: Transformer, data: Dataset) -> Any:
+    return preprocessor(model)([data[index].value for index in range(8)])
+
+
+@pytest.mark.parametrize("choice", ["expert", "token"])
+@pytest.mark.parametrize("train", ["all", "router"])
+def test_a_routed_model_is_trained_saved_and_loaded(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, choice: str, train: str
+) -> None:
+    before = copy.deepcopy(model.state_dict())
+    result = route(
+        model, tmp_path / "out", data=data, options=options(choice=choice, train=train, blocks=[0, 1]), runtime=CPU
+    )
+    loaded = load_model(tmp_path / "out")
+    assert [index for index, _ in routed_layers(loaded)] == [0, 1]
+    assert loaded.config.routing is not None
+    assert loaded.config.routing.capacity == (0.5,)
+    state = loaded.state_dict()
+    moved = [name for name, tensor in before.items() if not torch.equal(state[name], tensor)]
+    assert bool(moved) == (train == "all")
+    for _, layer in routed_layers(loaded):
+        assert layer.router.weight.abs().sum() > 0
+        if choice == "token":
+            assert layer.router.thresholds.isfinite().all()
+    with torch.no_grad():
+        loaded.members(inputs_of(loaded, data))
+    assert loaded.usage is not None
+    if choice == "expert":
+        assert loaded.usage.tokens[0].tolist() == [[1 + 2] * 8], "a class token and half of four patches"
+    assert [routes.block for routes in result.blocks] == [0, 1]
+    assert all(0.2 < routes.kept < 0.8 for routes in result.blocks)
+    assert "block 1" in result.table()
+    provenance = read_provenance(tmp_path / "out")
+    assert provenance.stage == "route"
+    assert provenance.options["blocks"] == [0, 1]
+    assert provenance.notes["routes"][0]["block"] == 0
+    torch.testing.assert_close(model.state_dict(), before)
+
+
+def test_the_log_shows_what_the_routers_do(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
+) -> None:
+    route(model, tmp_path / "out", data=data, options=options(choice="token", capacity=0.25), runtime=CPU)
+    lines = log_lines(tmp_path / "out")
+    assert lines[0]["route/kept"] == 1.0, "the capacity begins at 1.0"
+    assert lines[-1]["route/kept"] < 0.4
+    assert lines[0]["route/entropy"] == pytest.approx(1.0)
+    assert "route/kept/1" in lines[0]
+    last = lines[-1]
+    assert last["loss"] == pytest.approx(last["task"] + last["route/capacity"], abs=1e-6)
+
+
+def test_the_best_checkpoint_is_measured_at_the_target(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
+) -> None:
+    result = route(model, tmp_path / "out", data=data, validation=data, options=options(capacity=0.3), runtime=CPU)
+    assert result.tuned.after is not None
+    found = load_model(tmp_path / "out")
+    right = 0
+    with torch.no_grad():
+        for index in range(len(data)):
+            sample = data[index]
+            right += int(found(preprocessor(found)([sample.value])).argmax() == sample.label)
+    assert result.tuned.after == pytest.approx(right / len(data))
+
+
+def test_the_capacity_falls_to_its_target() -> None:
+    shares = [capacity_at(step, 10, target=0.2, anneal=0.5) for step in range(10)]
+    assert shares[0] == 1.0
+    assert shares[1] == pytest.approx(0.84)
+    assert shares[5:] == [0.2] * 5
+    assert capacity_at(0, 10, target=0.2, anneal=0.0) == 0.2
+
+
+def test_which_blocks_are_routed(model: Transformer, data: Dataset) -> None:
+    assert every_block(2, 12) == (0, 2, 4, 6, 8, 10)
+    assert every_block(3, 12) == (1, 4, 7, 10)
+    assert chosen_blocks(model, Route(), data, CPU) == (1,)
+    assert chosen_blocks(model, Route(blocks=(1, 0)), data, CPU) == (0, 1)
+    with pytest.raises(ModelError, match="no block 5"):
+        chosen_blocks(model, Route(blocks=(5,)), data, CPU)
+    with pytest.raises(ModelError, match="pooled tokens alone"):
+        chosen_blocks(model, Route(blocks=(2,)), data, CPU)
+
+
+def test_auto_takes_the_block_that_does_least(model: Transformer, data: Dataset) -> None:
+    layer = model.layers[0]
+    with torch.no_grad():
+        for parameter in (layer.attention.output.weight, layer.attention.output.bias, *layer.mlp.parameters()):
+            parameter.zero_()
+    costs = removal_costs(model, data, CPU)
+    assert costs[0] == pytest.approx(0, abs=1e-9)
+    assert all(abs(cost) > 1e-6 for cost in costs[1:])
+    assert chosen_blocks(model, Route(blocks="auto", every=3), data, CPU) == (0,) or costs[1] < 0
+
+
+def test_a_removed_block_is_skipped_where_streams_part(model: Transformer, data: Dataset) -> None:
+    heads = [[(0, 1, 2, 3), (0, 1), (0, 1)], [(0, 1, 2, 3), (2, 3), (1, 2)]]
+    fused = fuse_models([prune_heads(model, own) for own in heads])
+    assert fused.structure.branch_layer == 1
+    inputs = inputs_of(fused, data)
+    with torch.no_grad():
+        torch.testing.assert_close(logits_without(fused, inputs, None), fused.members(inputs))
+        for block in range(3):
+            assert logits_without(fused, inputs, block).shape == (2, 8, 10)
+
+
+def test_a_collapsed_router_is_told(caplog: pytest.LogCaptureFixture, model: Transformer, data: Dataset) -> None:
+    routed, rows = torch.ones(6, 8, dtype=torch.bool), torch.arange(6)[:, None]
+    first = torch.zeros(6, 8, dtype=torch.bool)
+    first[:, :4] = True
+    scores = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    assert "same score" in (collapse([Selection(torch.zeros(6, 8), routed, first)]) or "")
+    assert "same places" in (collapse([Selection(scores, routed, first)]) or "")
+    own = scores >= scores.median(1, keepdim=True).values
+    assert "shut" in (collapse([Selection(scores - 20, routed, own)]) or "")
+    assert collapse([Selection(scores, routed, own)]) is None
+    assert collapse([Selection(torch.zeros(6, 8), routed, routed)]) is None, "all pass"
+    assert rows.shape == (6, 1)
+
+
+def test_a_router_that_learns_nothing_is_warned_about(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = route(model, tmp_path / "out", data=data, options=options(lr=1e-30, steps=2), runtime=CPU)
+    assert result.blocks[0].collapse is not None
+    assert "has collapsed" in caplog.text
+
+
+def test_a_routed_model_is_not_routed_again(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
+) -> None:
+    route(model, tmp_path / "out", data=data, options=options(steps=1), runtime=CPU)
+    with pytest.raises(ModelError, match="routers already"):
+        route(tmp_path / "out", tmp_path / "again", data=data, runtime=CPU)
+    assert not (tmp_path / "again").exists()
+
+
+def test_what_the_options_refuse() -> None:
+    assert Route(capacity=0.25, blocks="auto").capacity == (0.25,)
+    for wrong in ({"capacity": 0}, {"capacity": [0.5, 1.2]}, {"blocks": [1, "auto"]}, {"blocks": [1, 1]}):
+        with pytest.raises(ValueError, match=r"capacity|auto|twice"):
+            Route(**wrong)
+    with pytest.raises(ValueError, match="2 capacities for 3"):
+        Route(capacity=[0.5, 0.2], blocks=[0, 1, 2])
