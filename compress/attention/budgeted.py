@@ -107,7 +107,7 @@ class BudgetedAttention(Attention):
         relevance = self.chooser.relevance(mean, self.temperature)
         counts = self.chooser.head_counts(len(x))
         budget = self._budgets(mean)
-        heads = (budget.detach() * counts + FLOOR_SLACK).floor().long().clamp(min=1).minimum(counts)
+        heads = executed_heads(budget.detach(), counts)
         if self.rule.choice == "random":
             # Equal factors that sum to H, whatever number of them runs.
             drawn = drawn_relevance(mean, relevance > 0, self.training)
@@ -161,6 +161,11 @@ def mean_token(x: Tensor, mask: Tensor | None) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):
         weights = real / real.sum(1, keepdim=True).clamp(min=1)
         return torch.bmm(weights.expand(len(x), -1).unsqueeze(1), x.to(dtype)).squeeze(1)
+
+
+def executed_heads(budget: Tensor, counts: Tensor) -> Tensor:
+    """``k = clamp(⌊s·H⌋, 1, H)``, int64, of budgets s and head counts H."""
+    return (budget * counts + FLOOR_SLACK).floor().long().clamp(min=1).minimum(counts)
 
 
 def best(relevance: Tensor, heads: Tensor) -> Tensor:

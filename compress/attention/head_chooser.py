@@ -25,8 +25,13 @@ class HeadChooser(nn.Module):
         counts: heads per group; slots beyond a group's count are padding and are never chosen.
         hidden: width of the predictor's hidden layer.
 
+    Attributes:
+        rate_factor: its learning rate in units of the model's.
+
     Source: BudgetFormer, arXiv 2604.22583.
     """
+
+    rate_factor: float = 1.0
 
     def __init__(self, width: int, counts: Sequence[int], hidden: int) -> None:
         super().__init__()

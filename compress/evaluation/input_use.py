@@ -83,7 +83,7 @@ class UseMeter:
         for number, usage in enumerate(usages):
             meter = self._meters[number % len(self._meters)]
             flops.append(meter.executed(usage, sizes))
-            heads.append(_head_shares(meter.model, usage, inputs))
+            heads.append(head_shares(meter.model, usage, inputs))
             tokens.append(_token_shares(meter, usage, sizes))
         return InputUse(
             sum((part.total for part in flops), torch.zeros(inputs, dtype=torch.float64)),
@@ -93,7 +93,8 @@ class UseMeter:
         )
 
 
-def _head_shares(model: Transformer, usage: Usage | None, inputs: int) -> Tensor | None:
+def head_shares(model: Transformer, usage: Usage | None, inputs: int) -> Tensor | None:
+    """The executed share k/H of every layer, ``(B, L)``, mean over streams; None when no layer has budgets."""
     if usage is None or all(step is None for step in usage.heads):
         return None
     shares = [torch.ones(inputs)] * len(usage.heads)

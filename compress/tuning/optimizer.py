@@ -35,8 +35,8 @@ def depth(name: str, layers: int) -> int:
 def parameter_groups(model: nn.Module, options: Tune, layers: int = 0) -> list[dict[str, object]]:
     """The trainable parameters by learning rate and decay.
 
-    A parameter under ``depth`` layers learns at ``lr · layer_decay^depth``. A tied parameter counts where it first
-    appears.
+    A parameter under ``depth`` layers learns at ``lr · layer_decay^depth``, times the ``rate_factor`` of the module
+    that it lies in, where that has one. A tied parameter counts where it first appears.
 
     Args:
         model: the model.
@@ -46,22 +46,33 @@ def parameter_groups(model: nn.Module, options: Tune, layers: int = 0) -> list[d
     Raises:
         ModelError: nothing is trainable.
     """
-    groups: dict[tuple[int, bool], list[nn.Parameter]] = defaultdict(list)
+    groups: dict[tuple[int, bool, float], list[nn.Parameter]] = defaultdict(list)
+    factors = rate_factors(model)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             owner = model.get_submodule(name.rpartition(".")[0])
             below = depth(name, layers) if layers and options.layer_decay < 1 else 0
-            groups[below, decays(name, parameter, owner)].append(parameter)
+            groups[below, decays(name, parameter, owner), factors.get(parameter, 1.0)].append(parameter)
     if not groups:
         raise ModelError("no parameter is trainable", where="--freeze", fix="freeze less")
     return [
         {
             "params": parameters,
             "weight_decay": options.weight_decay if decaying else 0.0,
-            HIGHEST_RATE: options.lr * options.layer_decay**below,
+            HIGHEST_RATE: options.lr * options.layer_decay**below * factor,
         }
-        for (below, decaying), parameters in sorted(groups.items(), key=lambda item: item[0])
+        for (below, decaying, factor), parameters in sorted(groups.items(), key=lambda item: item[0])
     ]
+
+
+def rate_factors(model: nn.Module) -> dict[nn.Parameter, float]:
+    """The factor of the learning rate of every parameter inside a module with an attribute ``rate_factor``."""
+    return {
+        parameter: float(module.rate_factor)  # type: ignore[arg-type]
+        for module in model.modules()
+        if hasattr(module, "rate_factor")
+        for parameter in module.parameters()
+    }
 
 
 def build_optimizer(model: nn.Module, options: Tune) -> torch.optim.AdamW:

@@ -1,0 +1,211 @@
+"""The ``budget`` stage: a model that chooses for every input how many heads run, and which."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compress.artifact.fingerprint import model_fingerprint
+from compress.artifact.folder import check_target, verify_folder
+from compress.attention.budget_config import BudgetConfig
+from compress.attention.head_chooser import HeadChooser
+from compress.budgeting.loss import BudgetLoss
+from compress.budgeting.measuring import Measured, measure_budgets
+from compress.budgeting.options import Budget
+from compress.budgeting.shifting import shift_predictors
+from compress.data.base import Dataset, open_dataset
+from compress.data.subset import take
+from compress.distributed import processes
+from compress.opening import artifact_folder, open_model
+from compress.runtime import Runtime
+from compress.transformer.budgets import budgeted_attentions, with_budgets
+from compress.transformer.model import Transformer
+from compress.tuning.job import Job, Tuned, fitting
+from compress.tuning.metric import chosen_metric
+from compress.tuning.one import tune_one
+from compress.tuning.options import as_tune
+from compress.tuning.seeds import derived_seed
+from compress.tuning.starting import starting_model
+from compress.tuning.state import remove_states
+
+log = logging.getLogger(__name__)
+MEASURED_SAMPLES = 1024
+"""Training samples that budgets are shifted and measured on when there is no calibration set."""
+
+
+@dataclass(frozen=True)
+class BudgetResult:
+    """What ``budget`` wrote.
+
+    Attributes:
+        folder: the artifact.
+        tuned: the training.
+        measured: the budgets that came out, on the calibration set.
+        shift: what was added to the logits of all budgets; 0 without ``calibrate_to``.
+    """
+
+    folder: Path
+    tuned: Tuned
+    measured: Measured
+    shift: float
+
+    def table(self) -> str:
+        """A short text for the terminal."""
+        found = self.measured
+        lines = [
+            f"{self.tuned.steps} steps; {found.mean:.3f} of the heads run "
+            f"(5 % of the inputs below {found.p05:.3f}, 5 % above {found.p95:.3f})",
+            f"accuracy {found.accuracy:.4f} with the other heads skipped, {found.soft_accuracy:.4f} with all weighted, "
+            f"on {found.samples:,} samples",
+        ]
+        if found.collapsed:
+            lines.append("every input gets the same budget: the predictors have collapsed")
+        return "\n".join([*lines, f"written to {self.folder}"])
+
+    def to_plain(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        plain = {**asdict(self), "folder": str(self.folder)}
+        plain["measured"]["collapsed"] = self.measured.collapsed
+        return plain
+
+
+def budget(
+    model: str | Path | Transformer,
+    out: str | Path,
+    *,
+    data: str | Dataset,
+    validation: str | Dataset | None = None,
+    calibration: str | Dataset | None = None,
+    teacher: str | Path | Transformer | None = None,
+    options: Budget | None = None,
+    runtime: Runtime | None = None,
+    tensorboard: str | Path | None = None,
+    overwrite: bool = False,
+) -> BudgetResult:
+    """Attach budgets to a model and train it with them.
+
+    Works on single, pruned and fused models; of a fused one every member has its own budgets from the branch layer on.
+    An interrupted call goes on when it is repeated.
+
+    Args:
+        model: see ``open_model``.
+        out: folder to write.
+        data: labelled training set.
+        validation: labelled set that is measured before and after; the last weights are kept, as an earlier checkpoint
+            has another budget.
+        calibration: labelled set that ``calibrate_to`` is met on, and the budgets are measured on; default: the
+            validation set, else a part of the training set.
+        teacher: a model with the same labels and preprocessing whose predictions are learned too.
+        options: see ``Budget``.
+        runtime: device and number format; its batch size is that of measuring.
+        tensorboard: folder for TensorBoard's event files.
+        overwrite: replace an artifact that is there.
+
+    Raises:
+        CompressError: a bad option, model, data set or place, or a loss that is not finite; nothing is written.
+        KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
+
+    Source: BudgetFormer, arXiv 2604.22583.
+    """
+    options, runtime, out = options or Budget(), runtime or Runtime(), Path(out)
+    team = processes(runtime.torch_device())
+    dataset = _opened(data)
+    checked = None if validation is None else _opened(validation)
+    job = Job(
+        out=out,
+        dataset=dataset,
+        options=_once_evaluated(options),
+        runtime=runtime,
+        team=team,
+        validation=checked,
+        metric=None if checked is None else chosen_metric(options.metric, {}),
+        teacher=None if teacher is None else open_model(teacher),
+        extra_losses=(BudgetLoss(options),),
+        only=(HeadChooser,) if options.train == "predictor" else (),
+        stage="budget",
+        stage_options=options,
+        tensorboard=None if tensorboard is None else Path(tensorboard),
+        overwrite=overwrite,
+    )
+    team.on_main(lambda: check_target(out, overwrite=overwrite))
+    measured_on = _opened(calibration) if calibration is not None else checked or _some(dataset)
+    folder = artifact_folder(model) if isinstance(model, str | Path) else None
+    start = starting_model(model, dataset, from_scratch=False, seed=options.seed)
+    parent = model_fingerprint(start) if folder is None else verify_folder(folder).digest
+    budgeted = attach_budgets(start, options)
+    finishing = _Finishing(measured_on, options, runtime)
+    branch_layer = start.structure.branch_layer if start.structure.members > 1 else 0
+    tuned = tune_one(job, budgeted, parent, job.options, branch_layer, finish=finishing)
+    team.on_main(lambda: remove_states(out))
+    return BudgetResult(out, tuned, finishing.measured, finishing.shift)
+
+
+def attach_budgets(model: Transformer, options: Budget) -> Transformer:
+    """The model with fresh budgets, all of them 1 until training begins."""
+    config = BudgetConfig(
+        hidden=options.hidden, temperature=options.head_temperature, choice=options.choice, fixed=options.fixed
+    )
+    budgeted = with_budgets(model, config)
+    generator = torch.Generator().manual_seed(derived_seed(options.seed, "budgets"))
+    for _, attention in budgeted_attentions(budgeted):
+        attention.chooser.start(generator)
+        attention.chooser.rate_factor = options.predictor_lr / options.lr
+    budgeted.budget(1.0)
+    return budgeted
+
+
+class _Finishing:
+    """Shifts and measures the budgets of a trained model.
+
+    Args:
+        dataset: labelled.
+        options, runtime: of the stage.
+
+    Attributes:
+        measured, shift: see ``BudgetResult``; set by the call.
+    """
+
+    measured: Measured
+    shift: float = 0.0
+
+    def __init__(self, dataset: Dataset, options: Budget, runtime: Runtime) -> None:
+        self._dataset, self._options, self._runtime = dataset, options, runtime
+
+    def __call__(self, model: Transformer, tuned: Tuned) -> dict[str, Any]:
+        """Leave the training behind, shift, measure; returns notes for the provenance."""
+        for _, attention in budgeted_attentions(model):
+            attention.gating, attention.temperature = None, attention.rule.temperature
+        model.budget(None)
+        dataset, dtype = fitting(self._dataset, model), next(model.parameters()).dtype
+        model.to(self._runtime.torch_device(), self._runtime.torch_dtype()).eval()
+        target = self._options.calibrate_to
+        if target is not None:
+            self.shift = shift_predictors(model, dataset, self._runtime, target)
+        self.measured = measure_budgets(model, dataset, self._runtime)
+        model.to("cpu", dtype)
+        if self.measured.collapsed and self._options.fixed is None:
+            log.warning(
+                "every input gets the same budget, %.3f of the heads (deviation %.4f): the predictors have collapsed; "
+                "widen --min and --max, train longer, or lower --budget-weight",
+                self.measured.mean,
+                self.measured.deviation,
+            )
+        return {"budget": asdict(self.measured) | {"collapsed": self.measured.collapsed}, "shift": self.shift}
+
+
+def _once_evaluated(options: Budget) -> Any:
+    """The training, with evaluations before the first step and after the last only."""
+    return as_tune(options).model_copy(update={"evaluate_steps": options.steps or 2**62})
+
+
+def _some(dataset: Dataset) -> Dataset:
+    """Samples from all over the set, which may be sorted by class."""
+    return take(dataset, range(0, len(dataset), max(1, len(dataset) // MEASURED_SAMPLES)))
+
+
+def _opened(data: str | Dataset) -> Dataset:
+    return open_dataset(data) if isinstance(data, str) else data
