@@ -17,9 +17,10 @@ class Route(Training):
     capacity: tuple[float, ...] = Field(
         (0.5,), min_length=1, description="Share of the tokens that passes: one for all blocks, or one per block."
     )
-    choice: Literal["expert", "token"] = Field(
+    choice: Literal["expert", "token", "random"] = Field(
         "expert",
-        description="expert: the highest-ranked tokens of every input pass; token: those above a learned threshold do.",
+        description="expert: the highest-ranked tokens of every input pass; token: those above a learned threshold do; "
+        "random: as expert, ranked by a fixed random vector and without a gate, to compare with.",
     )
     part: Literal["block", "attention"] = Field(
         "block", description="What the other tokens skip: the whole block, or its attention only."

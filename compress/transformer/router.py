@@ -32,21 +32,34 @@ class Router(nn.Module):
         capacity: the share that passes.
         prefix_tokens: the first so many tokens always pass and are not counted.
         choice: see ``RoutingConfig``.
+        seed: of the vectors of random choice, which are buffers.
 
     Attributes:
         training_capacity: the share that passes in training mode, which a schedule may change.
         thresholds: of token choice, ``(streams,)``; −∞ until learned, so that all tokens pass.
     """
 
+    weight: Tensor
     thresholds: Tensor
     rate_factor = 10.0
     """How many times faster than the rest it learns: it starts from nothing."""
 
     def __init__(
-        self, width: int, *, streams: int = 1, capacity: float, prefix_tokens: int = 0, choice: Choice = "expert"
+        self,
+        width: int,
+        *,
+        streams: int = 1,
+        capacity: float,
+        prefix_tokens: int = 0,
+        choice: Choice = "expert",
+        seed: int = 0,
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(streams, width))
+        if choice == "random":
+            drawn = torch.randn(streams, width, generator=torch.Generator().manual_seed(seed), device="cpu")
+            self.register_buffer("weight", drawn)
+        else:
+            self.weight = nn.Parameter(torch.zeros(streams, width))
         self.streams, self.capacity, self.training_capacity = streams, capacity, capacity
         self.prefix_tokens, self.choice = prefix_tokens, choice
         if choice == "token":
@@ -59,8 +72,8 @@ class Router(nn.Module):
         routed = ~always if real is None else real & ~always
         capacity = self.training_capacity if self.training else self.capacity
         if capacity >= 1:
-            return Selection(scores, routed, always | routed)
-        if self.choice == "expert":
+            return Selection(scores, routed, always | routed, gated=self.choice != "random")
+        if self.choice != "token":
             uniform = real is None and not isinstance(hidden.pooled, Tensor)
             return self._expert_choice(scores, always, routed, capacity, uniform=uniform)
         return self._token_choice(scores, always, routed, capacity)
@@ -117,7 +130,7 @@ class Router(nn.Module):
         """
         places = passed.logical_not().to(torch.uint8).argsort(dim=1, stable=True)[:, :slots]
         valid = None if passing is None else torch.arange(slots, device=scores.device) < passing[:, None]
-        return Selection(scores, routed, passed, places, valid)
+        return Selection(scores, routed, passed, places, valid, gated=self.choice != "random")
 
     def percentiles(self, scores: Tensor, routed: Tensor, capacity: float) -> Tensor:
         """Per stream the score that a share ``capacity`` of the routed tokens reaches, ``(streams,)``.

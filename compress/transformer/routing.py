@@ -141,6 +141,7 @@ def _routed(layer: Layer, block: int, config: RoutingConfig, prefix_tokens: int)
         capacity=config.capacity_of(block),
         prefix_tokens=prefix_tokens,
         choice=config.choice,
+        seed=block,
     )
     return RoutedLayer(layer, router.to(weight.device), config.part)
 

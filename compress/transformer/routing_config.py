@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from compress.options import Options
 
-Choice = Literal["expert", "token"]
+Choice = Literal["expert", "token", "random"]
 Part = Literal["block", "attention"]
 
 
@@ -21,7 +21,8 @@ class RoutingConfig(Options):
     )
     choice: Choice = Field(
         "expert",
-        description="expert: the highest-ranked tokens of every input pass; token: those above a learned threshold do.",
+        description="expert: the highest-ranked tokens of every input pass; token: those above a learned threshold do; "
+        "random: as expert, ranked by a fixed random vector and without a gate, to compare with.",
     )
     part: Part = Field("block", description="What the other tokens skip: the whole block, or its attention only.")
 

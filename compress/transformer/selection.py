@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -44,6 +44,7 @@ class Selection:
         places: ``(R, K)`` int64, the places of the passing tokens in ascending order, filled up with places of tokens
             that do not pass; None when the block runs on all tokens.
         valid: ``(R, K)``, False where ``places`` is filled up; None when it nowhere is.
+        gated: whether tokens leave the block with the weight that their score gives them.
     """
 
     scores: Tensor
@@ -51,6 +52,7 @@ class Selection:
     passed: Tensor
     places: Tensor | None = None
     valid: Tensor | None = None
+    gated: bool = True
 
     @property
     def executed(self) -> Tensor:
@@ -59,7 +61,7 @@ class Selection:
 
     def excess(self) -> Tensor:
         """``(R, N)``, g − 1 with the bounded gate g = 2·sigmoid(r); 0 for tokens that always pass."""
-        return torch.where(self.routed, 2 * self.scores.sigmoid() - 1, 0.0)
+        return torch.where(self.routed, 2 * self.scores.sigmoid() - 1, 0.0) if self.gated else self.scores * 0
 
     def gathered(self, hidden: Hidden) -> Hidden:
         """The passing tokens alone: states ``(R, K, C)``, and masks and pooled places that fit them."""
@@ -79,7 +81,7 @@ class Selection:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Selection:
         """A copy of a model starts without the graph of the last pass, which torch cannot copy."""
-        return Selection(self.scores.detach(), self.routed, self.passed, self.places, self.valid)
+        return replace(self, scores=self.scores.detach())
 
 
 def flat_places(places: Tensor, tokens: int) -> Tensor:

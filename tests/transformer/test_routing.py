@@ -277,6 +277,20 @@ def test_token_choice_follows_its_threshold_in_each_row_alone() -> None:
     assert router(Hidden(states[1:])).executed.tolist() == [4]
 
 
+def test_random_choice_is_fixed_and_has_no_gate() -> None:
+    case = CASES["timm plain"]()
+    model, again = (routed(case.model, 0.5, seed=None, choice="random") for _ in range(2))
+    assert not [name for name, _ in model.named_parameters() if "router" in name]
+    with torch.no_grad():
+        assert torch.equal(model(case.inputs), again(case.inputs))
+        for _, layer in routed_layers(model):
+            assert layer.executed.tolist() == [1 + 8] * 3
+            assert layer.selection.excess().count_nonzero() == 0
+            assert layer.selection.scores.std() > 0.1
+    whole = routed(case.model, 1.0, seed=None, choice="random")
+    assert torch.equal(whole(case.inputs), case.model(case.inputs))
+
+
 def test_fused_streams_route_their_own_tokens() -> None:
     streams = Router(4, streams=2, capacity=0.5).eval()
     streams.weight.data.copy_(torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
