@@ -27,7 +27,7 @@ from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned, fitting
 from compress.tuning.metric import chosen_metric
 from compress.tuning.one import tune_one
-from compress.tuning.options import as_tune
+from compress.tuning.options import Tune, as_tune
 from compress.tuning.seeds import derived_seed
 from compress.tuning.starting import starting_model
 from compress.tuning.state import remove_states
@@ -112,15 +112,13 @@ def budget(
     Source: BudgetFormer, arXiv 2604.22583.
     """
     options, runtime, out = options or Budget(), runtime or Runtime(), Path(out)
-    team = processes(runtime.torch_device())
-    dataset = _opened(data)
-    checked = None if validation is None else _opened(validation)
+    dataset, checked = _opened(data), None if validation is None else _opened(validation)
     job = Job(
         out=out,
         dataset=dataset,
         options=_once_evaluated(options),
         runtime=runtime,
-        team=team,
+        team=processes(runtime.torch_device()),
         validation=checked,
         metric=None if checked is None else chosen_metric(options.metric, {}),
         teacher=None if teacher is None else open_model(teacher),
@@ -131,17 +129,20 @@ def budget(
         tensorboard=None if tensorboard is None else Path(tensorboard),
         overwrite=overwrite,
     )
-    team.on_main(lambda: check_target(out, overwrite=overwrite))
     measured_on = _opened(calibration) if calibration is not None else checked or _some(dataset)
-    folder = artifact_folder(model) if isinstance(model, str | Path) else None
-    start = starting_model(model, dataset, from_scratch=False, seed=options.seed)
+    return _train(job, model, _Finishing(measured_on, options, runtime))
+
+
+def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> BudgetResult:
+    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite))
+    folder = artifact_folder(given) if isinstance(given, str | Path) else None
+    start = starting_model(given, job.dataset, from_scratch=False, seed=job.options.seed)
     parent = model_fingerprint(start) if folder is None else verify_folder(folder).digest
-    budgeted = attach_budgets(start, options)
-    finishing = _Finishing(measured_on, options, runtime)
+    budgeted = attach_budgets(start, finishing.options)
     branch_layer = start.structure.branch_layer if start.structure.members > 1 else 0
     tuned = tune_one(job, budgeted, parent, job.options, branch_layer, finish=finishing)
-    team.on_main(lambda: remove_states(out))
-    return BudgetResult(out, tuned, finishing.measured, finishing.shift)
+    job.team.on_main(lambda: remove_states(job.out))
+    return BudgetResult(job.out, tuned, finishing.measured, finishing.shift)
 
 
 def attach_budgets(model: Transformer, options: Budget) -> Transformer:
@@ -166,6 +167,7 @@ class _Finishing:
         options, runtime: of the stage.
 
     Attributes:
+        options: of the stage.
         measured, shift: see ``BudgetResult``; set by the call.
     """
 
@@ -173,7 +175,7 @@ class _Finishing:
     shift: float = 0.0
 
     def __init__(self, dataset: Dataset, options: Budget, runtime: Runtime) -> None:
-        self._dataset, self._options, self._runtime = dataset, options, runtime
+        self.options, self._dataset, self._runtime = options, dataset, runtime
 
     def __call__(self, model: Transformer, tuned: Tuned) -> dict[str, Any]:
         """Leave the training behind, shift, measure; returns notes for the provenance."""
@@ -182,12 +184,12 @@ class _Finishing:
         model.budget(None)
         dataset, dtype = fitting(self._dataset, model), next(model.parameters()).dtype
         model.to(self._runtime.torch_device(), self._runtime.torch_dtype()).eval()
-        target = self._options.calibrate_to
+        target = self.options.calibrate_to
         if target is not None:
             self.shift = shift_predictors(model, dataset, self._runtime, target)
         self.measured = measure_budgets(model, dataset, self._runtime)
         model.to("cpu", dtype)
-        if self.measured.collapsed and self._options.fixed is None:
+        if self.measured.collapsed and self.options.fixed is None:
             log.warning(
                 "every input gets the same budget, %.3f of the heads (deviation %.4f): the predictors have collapsed; "
                 "widen --min and --max, train longer, or lower --budget-weight",
@@ -197,7 +199,7 @@ class _Finishing:
         return {"budget": asdict(self.measured) | {"collapsed": self.measured.collapsed}, "shift": self.shift}
 
 
-def _once_evaluated(options: Budget) -> Any:
+def _once_evaluated(options: Budget) -> Tune:
     """The training, with evaluations before the first step and after the last only."""
     return as_tune(options).model_copy(update={"evaluate_steps": options.steps or 2**62})
 

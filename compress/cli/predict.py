@@ -42,6 +42,20 @@ logger = logging.getLogger(__name__)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @section_option(MODEL_AND_DATA, "--text-column", metavar="NAME", help="Column of a table that holds the text.")
 @model_options()
+@section_option(
+    COMPUTING,
+    "--budget",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="X",
+    help="Share of the heads that every input gets, in a model with budgets.",
+)
+@section_option(
+    COMPUTING,
+    "--budget-cap",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="X",
+    help="Largest share of the heads that an input gets, in a model with budgets.",
+)
 @section_option(RESULT, "--json", "as_json", is_flag=True, help="Write JSON to stdout instead of a table.")
 @schema_options(Runtime, COMPUTING)
 @message_options
@@ -60,7 +74,15 @@ def predict(model: str, inputs: tuple[str, ...], text_column: str | None, as_jso
 
     opened = open_given_model(model, model_details(values))
     try:
-        result = predict_inputs(opened, inputs, runtime=runtime, text_column=text_column, stdin=sys.stdin)
+        result = predict_inputs(
+            opened,
+            inputs,
+            runtime=runtime,
+            text_column=text_column,
+            stdin=sys.stdin,
+            budget=values["budget"],
+            budget_cap=values["budget_cap"],
+        )
     except BadInputsError as error:
         if len(error.problems) == 1:
             raise

@@ -31,6 +31,7 @@ from compress.evaluation.stored.write import PredictionStore, stored_predictions
 from compress.evaluation.subject import Subject
 from compress.evaluation.summary import evaluated, summarise, summary_of
 from compress.runtime import Runtime
+from compress.transformer.budgets import at_budget
 
 Given = str | Path | nn.Module | Baseline
 
@@ -116,9 +117,10 @@ def run_evaluation(
     subjects = [opening.subject(name, given) for name, given in models.items()]
     test = _aligned(test, subjects)
     running = _Running(subjects, runtime, store)
-    predictions = running.predict(test, foreign)
-    shift = running.shift(test, corruptions, options.seed)
-    costs = measure_costs(subjects, test, running.collected, options, runtime)
+    with at_budget([model for subject in subjects for model in subject.models], options.budget, options.budget_cap):
+        predictions = running.predict(test, foreign)
+        shift = running.shift(test, corruptions, options.seed)
+        costs = measure_costs(subjects, test, running.collected, options, runtime)
     found = [evaluated(subject, predictions[subject.name], costs[subject.name], baselines) for subject in subjects]
     if store is not None:
         store.finish(found, subjects[0].models[0].labels, runtime.dtype)

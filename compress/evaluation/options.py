@@ -28,6 +28,15 @@ class Evaluate(Options):
     dropout_rate: float | None = Field(
         None, gt=0, lt=1, description="Dropout probability of mc_dropout (default: that of the model)."
     )
+    budget: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Share of the heads that every input gets, where a model has budgets (default: own).",
+    )
+    budget_cap: float | None = Field(
+        None, gt=0, le=1, description="Largest share of the heads that an input gets, in models with budgets."
+    )
     intervals: bool = Field(True, description="Bootstrap 95 % intervals of the headline figures and their differences.")
     seed: int = Field(0, ge=0, description="Seed of the bootstrap, the corruptions and mc_dropout.")
     fail_if: tuple[str, ...] = Field((), description='Gate such as "cal/ece > 0.05"; exit code 3 when it holds.')

@@ -16,6 +16,7 @@ from compress.opening import open_model
 from compress.options import Options
 from compress.prediction.inputs import Given, read_inputs
 from compress.runtime import Runtime
+from compress.transformer.budgets import at_budget
 from compress.transformer.config import Abstention
 from compress.transformer.ensemble import Ensemble
 from compress.transformer.model import Transformer
@@ -55,6 +56,8 @@ def predict(
     runtime: Runtime | None = None,
     text_column: str | None = None,
     stdin: Iterable[str] = (),
+    budget: float | None = None,
+    budget_cap: float | None = None,
 ) -> PredictResult:
     """Classify images or texts and say how sure the model is.
 
@@ -64,6 +67,8 @@ def predict(
         runtime: device, number format, batch size.
         text_column: of tables.
         stdin: the lines of standard input.
+        budget: share of the heads that every input gets, in a model with budgets; None leaves it its own.
+        budget_cap: the largest share that an input gets.
 
     Raises:
         BadInputsError: inputs that cannot be read; no input is answered then.
@@ -76,11 +81,12 @@ def predict(
     dataset = read_inputs(listed, first.config.preprocessing.kind, text_column=text_column, stdin=stdin)
     module = module.to(runtime.torch_device(), runtime.torch_dtype()).eval()
     abstention = module.config.abstention if isinstance(module, Transformer) else None
-    found = [
-        prediction
-        for batch in answers(module, first, dataset, runtime, "predict")
-        for prediction in _answered(batch, first.labels, abstention)
-    ]
+    with at_budget([part for part in module.modules() if isinstance(part, Transformer)], budget, budget_cap):
+        found = [
+            prediction
+            for batch in answers(module, first, dataset, runtime, "predict")
+            for prediction in _answered(batch, first.labels, abstention)
+        ]
     return PredictResult(abstention=abstention, predictions=tuple(found))
 
 

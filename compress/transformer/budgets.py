@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from compress.attention.budget_config import BudgetConfig
 from compress.attention.budgeted import BudgetedAttention
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.transformer.model import Transformer
 
 
@@ -32,3 +33,35 @@ def with_budgets(model: Transformer, config: BudgetConfig) -> Transformer:
     whole = model.config.model_copy(update={"budget": config})
     budgeted = Transformer(model.stem, layers, model.head, config=whole, order=model.order, files=model.files)
     return budgeted.train(model.training)
+
+
+@contextlib.contextmanager
+def at_budget(models: Iterable[Transformer], share: float | None, cap: float | None = None) -> Iterator[None]:
+    """Within the block the models with budgets run as a user asks; afterwards each is as it was.
+
+    Args:
+        models: any models; those without budgets are passed over.
+        share: every input gets this share of the heads; None leaves it its own.
+        cap: the largest share that an input gets.
+
+    Raises:
+        UsageError: both are given, one is outside (0, 1], or no model has budgets.
+    """
+    wanted = share if cap is None else cap
+    if wanted is None:
+        yield
+        return
+    if share is not None and cap is not None:
+        raise UsageError("a fixed budget has no cap", where="--budget-cap", fix="pass one of --budget and --budget-cap")
+    having = [(model, list(budgeted_attentions(model))) for model in models]
+    before = [(attention, attention.limit) for _, found in having for _, attention in found]
+    if not before:
+        raise UsageError("no model here has budgets", where="--budget", fix="make one with compress budget")
+    try:
+        for model, found in having:
+            if found:
+                model.budget(wanted, cap=cap is not None)
+        yield
+    finally:
+        for attention, limit in before:
+            attention.limit = limit
