@@ -24,6 +24,10 @@ def check_members(configs: Sequence[ModelConfig], states: Sequence[TensorFile], 
     for name, config in zip(names, configs, strict=True):
         if config.structure.members > 1:
             raise ModelError("is fused already", where=name, fix=FIX)
+        if config.attached is not None:
+            raise ModelError(
+                f"has {config.attached}, which cannot be merged", where=name, fix="fuse first, then budget or route"
+            )
         _require_same(("labels",), config, first, name, names[0])
     for name, state in zip(names[1:], states[1:], strict=True):
         _require_same_shapes(state, states[0], name, names[0])

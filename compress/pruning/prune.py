@@ -94,13 +94,19 @@ def prune(
 
 
 def open_single(model: str | Path | Transformer) -> Transformer:
-    """A model that can be pruned; raises ``ModelError`` for a fused one."""
+    """A model that can be pruned; raises ``ModelError`` for a fused one, or one with budgets or routers."""
     opened = open_model(model)
     if opened.structure.members > 1:
         raise ModelError(
             "a fused model cannot be pruned",
             where=str(opened.config.backbone.architecture),
             fix="prune first, then fuse",
+        )
+    if opened.config.attached is not None:
+        raise ModelError(
+            f"a model with {opened.config.attached} cannot be pruned: they were trained for the heads that it has",
+            where=str(opened.config.backbone.architecture),
+            fix="prune and fuse first, then compress budget or route",
         )
     return opened
 

@@ -143,3 +143,9 @@ class ModelConfig(Options):
         None, description="Routers in front of some blocks; none when all tokens pass."
     )
     dtype: DType = Field("float32", description="Number format of the weights.")
+
+    @property
+    def attached(self) -> str | None:
+        """What was attached to the layers and would not survive a change of their heads, in words; None for nothing."""
+        found = [name for name, part in (("budgets", self.budget), ("routers", self.routing)) if part is not None]
+        return " and ".join(found) or None

@@ -14,21 +14,26 @@ import torch
 from tiny.scratch_vit import tiny_source
 
 from compress.artifact.store import load_model, read_provenance
+from compress.attention.budget_config import BudgetConfig
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.builtin import digits
 from compress.data.subset import take
 from compress.errors import ModelError
+from compress.fusion.agreement import check_members
 from compress.fusion.in_memory import fuse_models
 from compress.opening import open_model
+from compress.pruning.prune import prune
 from compress.routing.blocks import chosen_blocks, every_block, logits_without, removal_costs
 from compress.routing.loss import capacity_at
 from compress.routing.observe import collapse
 from compress.routing.options import Route
 from compress.routing.route import route
 from compress.runtime import Runtime
+from compress.transformer.budgets import with_budgets
 from compress.transformer.model import Transformer
-from compress.transformer.routing import routed_layers
+from compress.transformer.routing import routed_layers, with_routers
+from compress.transformer.routing_config import RoutingConfig
 from compress.transformer.selection import Selection
 from compress.transformer.surgery import prune_heads
 
@@ -203,3 +208,41 @@ def test_what_the_options_refuse() -> None:
             Route(**wrong)
     with pytest.raises(ValueError, match="2 capacities for 3"):
         Route(capacity=[0.5, 0.2], blocks=[0, 1, 2])
+
+
+def test_routed_models_are_neither_pruned_nor_fused(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    routed = with_routers(model, RoutingConfig(blocks=(1,), capacity=(0.5,)))
+    with pytest.raises(ModelError, match=r"with routers cannot be pruned.*prune and fuse first"):
+        prune(routed, tmp_path / "pruned", data=data)
+    with pytest.raises(ModelError, match="has routers, which cannot be merged"):
+        check_members([routed.config, routed.config], [], ("a", "b"))
+
+
+def test_a_fused_model_routes_every_stream(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
+) -> None:
+    heads = [[(0, 1, 2, 3), (0, 1), (0, 1)], [(0, 1, 2, 3), (2, 3), (1, 2)]]
+    fused = fuse_models([prune_heads(model, own) for own in heads])
+    route(fused, tmp_path / "out", data=data, options=options(blocks=[0, 1]), runtime=CPU)
+    loaded = load_model(tmp_path / "out")
+    weights = {index: layer.router.weight for index, layer in routed_layers(loaded)}
+    assert weights[0].shape == (1, 24)
+    assert weights[1].shape == (2, 24)
+    assert not torch.equal(weights[1][0], weights[1][1])
+    with torch.no_grad():
+        loaded.members(inputs_of(loaded, data))
+    assert loaded.usage is not None
+    assert loaded.usage.tokens[1].tolist() == [[3] * 8] * 2
+
+
+def test_a_budgeted_model_is_routed(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
+) -> None:
+    budgeted = with_budgets(model, BudgetConfig())
+    route(budgeted, tmp_path / "out", data=data, options=options(), runtime=CPU)
+    loaded = load_model(tmp_path / "out")
+    with torch.no_grad():
+        loaded.members(inputs_of(loaded, data))
+    assert loaded.usage is not None
+    assert loaded.usage.tokens[1].tolist() == [[3] * 8]
+    assert all(heads is not None for heads in loaded.usage.heads)
