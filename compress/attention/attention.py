@@ -55,6 +55,7 @@ class Attention(nn.Module):
         causal: token i attends to tokens 0..i only.
         dropout: probability of dropping an attention weight, in training.
         output_dropout: dropout after the output projection, in training.
+        device: where the weights are made; ``meta`` when they are about to be replaced, which saves filling them.
 
     Attributes:
         decision: what the last forward pass decided about every row; None when it always runs all heads.
@@ -79,6 +80,7 @@ class Attention(nn.Module):
         causal: bool = False,
         dropout: float = 0.0,
         output_dropout: float = 0.0,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
         self.width, self.head_width, self.original_heads = width, head_width, original_heads
@@ -86,8 +88,8 @@ class Attention(nn.Module):
         self.groups = len(self.kept_heads)
         self.slots = max(len(heads) for heads in self.kept_heads)
         self.scale, self.causal, self.dropout = scale, causal, dropout
-        self.qkv = GroupedLinear(self.groups, width, 3 * self.slots * head_width, bias=qkv_bias)
-        self.output = GroupedLinear(self.groups, self.slots * head_width, width, bias=output_bias)
+        self.qkv = GroupedLinear(self.groups, width, 3 * self.slots * head_width, qkv_bias, device)
+        self.output = GroupedLinear(self.groups, self.slots * head_width, width, output_bias, device)
         self.query_norm = query_norm or nn.Identity()
         self.key_norm = key_norm or nn.Identity()
         self.output_dropout = nn.Dropout(output_dropout)
@@ -112,8 +114,8 @@ class Attention(nn.Module):
             self.output.bias = nn.Parameter(output.bias.detach().clone().unsqueeze(0))
         return self
 
-    def with_heads(self, kept_heads: Sequence[Heads]) -> Attention:
-        """An attention of the same kind for other groups and heads, with zero weights."""
+    def with_heads(self, kept_heads: Sequence[Heads], device: torch.device | str | None = None) -> Attention:
+        """An attention of the same kind for other groups and heads, with zero weights, by default where this one is."""
         return Attention(
             self.width,
             self.head_width,
@@ -127,6 +129,7 @@ class Attention(nn.Module):
             causal=self.causal,
             dropout=self.dropout,
             output_dropout=self.output_dropout.p,
+            device=self.qkv.weight.device if device is None else device,
         )
 
     def forward(

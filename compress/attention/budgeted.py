@@ -86,7 +86,7 @@ class BudgetedAttention(Attention):
         self.selection_flops = self.chooser.flops
         self.train(attention.training)
 
-    def with_heads(self, kept_heads: object) -> Attention:
+    def with_heads(self, kept_heads: object, device: object = None) -> Attention:
         """Refused: predictor and scorer know only the heads that they were trained with."""
         raise ModelError("the heads of a model with budgets cannot be pruned or fused", fix="prune and fuse it first")
 
@@ -110,24 +110,21 @@ class BudgetedAttention(Attention):
         heads = executed_heads(budget.detach(), counts)
         if self.rule.choice == "random":
             # Equal factors that sum to H, whatever number of them runs.
-            drawn = drawn_relevance(mean, relevance > 0, self.training)
-            relevance = best(drawn, heads).to(relevance.dtype)
-            chosen = relevance > 0
-        else:
-            chosen = best(relevance, heads)
+            relevance = best(drawn_relevance(mean, relevance > 0, self.training), heads).to(relevance.dtype)
         total = relevance.sum(-1, keepdim=True)
         gates = budget[:, None] * (relevance / (total / counts[:, None]))
         self.decision = Decision(budget, relevance / total, heads)
+
         training = self.gating is not None and torch.is_grad_enabled()
         if training and self.gating == "hard":
-            gates = gates + (gates * chosen - gates).detach()
+            gates = gates + (gates * best(relevance, heads) - gates).detach()
         if not training:  # where the training loop says more about it
             check_finite(mean, gates)
-        if gate is not None:
-            gates = gates * gate
+        factors = gates if gate is None else gates * gate
         if training or self.runs_everything:
-            return super().forward(x, mask, gate=gates, pooled=pooled)
-        return self.output_dropout(attend_chosen(self, x, mask, chosen=chosen, gates=gates, pooled=pooled))
+            return super().forward(x, mask, gate=factors, pooled=pooled)
+        chosen = best(relevance, heads)
+        return self.output_dropout(attend_chosen(self, x, mask, chosen=chosen, gates=factors, pooled=pooled))
 
     @property
     def runs_everything(self) -> bool:
@@ -179,8 +176,10 @@ def best(relevance: Tensor, heads: Tensor) -> Tensor:
 
 def check_finite(mean: Tensor, gates: Tensor) -> None:
     """Raise ``ModelError`` for a row whose mean token or gates are not numbers."""
+    if bool((mean.sum() + gates.sum()).isfinite()):
+        return
     wrong = (~(mean.isfinite().all(-1) & gates.isfinite().all(-1))).nonzero()
-    if len(wrong):
+    if len(wrong):  # finite numbers may have an infinite sum
         raise ModelError(
             f"no heads can be chosen for row {int(wrong[0])}, whose hidden states are not finite",
             where="attention with budgets",

@@ -20,17 +20,26 @@ class GroupedLinear(nn.Module):
         in_features: width of the input.
         out_features: width of the output.
         bias: whether each group adds a bias ``(G, out)``.
+        device: where the weights, which are zeros, are made; ``meta`` for weights that are about to be replaced.
 
     Source: grouped fully-connected layers of Hydra Ensembles, arXiv 2510.18358, section 3.
     """
 
     bias: nn.Parameter | None
 
-    def __init__(self, groups: int, in_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(
+        self,
+        groups: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+    ) -> None:
         super().__init__()
         self.groups, self.in_features, self.out_features = groups, in_features, out_features
-        self.weight = nn.Parameter(torch.zeros(groups, out_features, in_features))
-        self.register_parameter("bias", nn.Parameter(torch.zeros(groups, out_features)) if bias else None)
+        self.weight = nn.Parameter(torch.zeros(groups, out_features, in_features, device=device))
+        zeros = torch.zeros(groups, out_features, device=device) if bias else None
+        self.register_parameter("bias", None if zeros is None else nn.Parameter(zeros))
 
     def forward(self, x: Tensor, outputs: slice | None = None) -> Tensor:
         """Map ``(G·B, ..., in)`` to ``(G·B, ..., out)``, or to the output features ``outputs`` only."""

@@ -71,8 +71,8 @@ class HeadChooser(nn.Module):
         Left unnormalised, because x / mean(x) is exactly 1 for equal heads, which H · softmax(x) is not.
         """
         scores = _wide(self.scorer, pooled) / temperature
-        real = self.real_heads(len(pooled))
-        scores = scores.masked_fill(~real, -torch.inf)
+        if min(self.counts) < max(self.counts):
+            scores = scores.masked_fill(~self.real_heads(len(pooled)), -torch.inf)
         return (scores - scores.amax(-1, keepdim=True)).exp()
 
     def real_heads(self, rows: int) -> Tensor:

@@ -79,7 +79,8 @@ def attend_by_row(attention: Attention, work: Work) -> Tensor:
     counts = work.chosen.sum(1).tolist()
     heads = work.chosen.nonzero()[:, 1].split(counts)
     per_group = len(work.x) // attention.groups
-    return torch.stack([_row(attention, work, row, row // per_group, own) for row, own in enumerate(heads)])
+    outputs = [_row(attention, work, row, row // per_group, own) for row, own in enumerate(heads)]
+    return outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)
 
 
 def _row(attention: Attention, work: Work, row: int, group: int, heads: Tensor) -> Tensor:
