@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -16,6 +16,15 @@ from compress.transformer.model import Transformer
 from compress.transformer.parts import Head, Inputs, Stem
 
 Preprocessor = Callable[[Sequence[Any]], Inputs]
+
+
+@runtime_checkable
+class ReadableTokens(Protocol):
+    """A preprocessor of texts that can tell what its tokens stand for."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each token, special ones included."""
+        ...
 
 
 @dataclass(frozen=True)

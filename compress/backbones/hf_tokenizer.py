@@ -75,6 +75,10 @@ class TextPreprocessor:
             )
         return dict(encoded)
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See ``ReadableTokens``."""
+        return [self._tokenizer.decode([number]) for number in ids]
+
 
 def preprocessor_from(files: Mapping[str, bytes], max_length: int, vocabulary: int) -> TextPreprocessor:
     """Rebuild the tokenizer that ``saved_files`` took, without a network.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from compress.cli.console import message_options
-from compress.cli.help_pages import SectionedCommand
+from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import columns, emit
-from compress.cli.shared_options import json_option, model_details, model_options
+from compress.cli.shared_options import MODEL_AND_DATA, json_option, model_details, model_options, open_given_model
 
 if TYPE_CHECKING:
     from compress.transformer.model import Transformer
@@ -22,18 +22,37 @@ LABELS_SHOWN = 10
 @click.command(
     "inspect",
     cls=SectionedCommand,
-    examples=("compress inspect builtin:digits-vit", "compress inspect fused --json -"),
+    examples=(
+        "compress inspect builtin:digits-vit",
+        "compress inspect fused --json -",
+        "compress inspect routed --routes photo.png",
+        "compress inspect routed --routes 'a fine film'",
+    ),
 )
 @click.argument("model")
 @model_options()
+@section_option(
+    MODEL_AND_DATA,
+    "--routes",
+    metavar="INPUT",
+    help="Show instead which patches or words of INPUT pass the routed blocks: an image, a text, or a set of them.",
+)
 @json_option()
 @message_options
-def inspect(model: str, json_target: str | None, **values: Any) -> None:
+def inspect(model: str, routes: str | None, json_target: str | None, **values: Any) -> None:
     """Show the layers of MODEL, the heads that each keeps, parameters and FLOPs.
 
     MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit. Of a set of
     pruned members name one, such as pruned/member-0.
     """
+    if routes is not None:
+        from compress.cli.routes_text import routes_of_inputs, routes_text
+
+        found = routes_of_inputs(open_given_model(model, model_details(values)), routes)
+        inputs = [own.model_dump(mode="json") for own in found]
+        emit(routes_text(found), {"schema": "compress/routes", "schema_version": 1, "inputs": inputs}, json_target)
+        return
+
     from compress.recipe.shapes import open_shapes
 
     plain = _describe(open_shapes(model, **model_details(values)))
@@ -46,7 +65,8 @@ def _describe(model: Transformer) -> dict[str, Any]:
     from compress.transformer.layer import Layer
 
     attention = cast(Layer, model.layers[0]).attention
-    cost, structure = count_cost(model), model.structure
+    cost, structure, routing = count_cost(model), model.structure, model.config.routing
+    capacities = {} if routing is None else {block: routing.capacity_of(block) for block in routing.blocks}
     layers = [
         {
             "layer": layer.layer,
@@ -56,6 +76,7 @@ def _describe(model: Transformer) -> dict[str, Any]:
             "parameters": count_parameters(model.layers[layer.layer]),
             "attention_flops": layer.attention,
             "mlp_flops": layer.mlp,
+            "capacity": capacities.get(layer.layer, 1.0),
         }
         for layer in cost.layers
     ]
@@ -74,6 +95,7 @@ def _describe(model: Transformer) -> dict[str, Any]:
         "tokens": cost.tokens,
         "parameters": cost.parameters,
         "flops": cost.flops,
+        "routing": None if routing is None else routing.model_dump(mode="json"),
         "layers": layers,
     }
 
@@ -87,8 +109,12 @@ def _table(plain: Mapping[str, Any]) -> str:
         ("labels", f"{len(labels)}: {named}"),
         ("shape", f"width {plain['width']}, heads of {plain['head_width']}, {plain['tokens']} tokens per input"),
         ("parameters", f"{plain['parameters']:,}"),
-        ("FLOPs", f"{plain['flops'] / 1e6:,.2f} M per input (1 MAC = 2 FLOPs)"),
+        ("FLOPs", f"{plain['flops'] / 1e6:,.2f} M per input when all is executed (1 MAC = 2 FLOPs)"),
     ]
+    routing = plain["routing"]
+    if routing is not None:
+        shares = ", ".join(f"{block} ({plain['layers'][block]['capacity']:g})" for block in routing["blocks"])
+        head.append(("routers", f"{routing['choice']} choice, {routing['part']}; blocks (capacity): {shares}"))
     rows = [("layer", "heads", "parameters", "M FLOPs", "kept")]
     for layer in plain["layers"]:
         kept = layer["kept_heads"]

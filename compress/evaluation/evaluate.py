@@ -30,8 +30,13 @@ from compress.evaluation.stored.schema import TEST
 from compress.evaluation.stored.write import PredictionStore, stored_predictions
 from compress.evaluation.subject import Subject
 from compress.evaluation.summary import evaluated, summarise, summary_of
+from compress.inference.routes import InputRoutes, input_routes
 from compress.runtime import Runtime
 from compress.transformer.budgets import at_budget
+from compress.transformer.model import Transformer
+
+WATCHED = 4
+"""Inputs of which the report shows the tokens that pass."""
 
 Given = str | Path | nn.Module | Baseline
 
@@ -141,7 +146,17 @@ def run_evaluation(
         test,
         original_heads={model.name: model.original_heads for model in found},
         folders={subject.name: subject.folder for subject in subjects if subject.folder is not None},
+        routes={subject.name: _watched(subject, test, runtime) for subject in subjects if _is_routed(subject)},
     )
+
+
+def _is_routed(subject: Subject) -> bool:
+    return isinstance(subject.module, Transformer) and subject.module.config.routing is not None
+
+
+def _watched(subject: Subject, test: Dataset, runtime: Runtime) -> list[InputRoutes]:
+    """Which tokens of the first inputs pass."""
+    return input_routes(subject.models[0], test, range(min(WATCHED, len(test))), runtime)
 
 
 class _Running:

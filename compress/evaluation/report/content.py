@@ -15,6 +15,7 @@ from compress.evaluation.report.examples import Examples, gather_examples
 from compress.evaluation.report.heads import HeadMap, measure_heads
 from compress.evaluation.report.reliability import Reliability, measure_reliability
 from compress.evaluation.report.risk_coverage import RiskCoverageCurve, measure_risk_coverage
+from compress.evaluation.report.routes import RouteMap, gather_routes
 from compress.evaluation.report.tradeoff import Tradeoff, measure_tradeoffs
 from compress.evaluation.result import EvaluationResult
 from compress.evaluation.unavailable import UnavailableMetricError
@@ -46,6 +47,7 @@ class ReportContent(Options):
     heads: tuple[HeadMap, ...] = ()
     diversity: tuple[Diversity, ...] = ()
     tradeoffs: tuple[Tradeoff, ...] = ()
+    routes: tuple[RouteMap, ...] = Field((), description="Of models with routers, a few inputs each.")
     examples: Examples | None = None
     gaps: tuple[Gap, ...] = Field((), description="What could not be shown.")
 
@@ -101,6 +103,7 @@ def gather_content(evaluation: Evaluation) -> ReportContent:
             for found in _attempt(gaps, f"diversity of {name}", measure_diversity, name, predictions)
         ),
         tradeoffs=measure_tradeoffs(result),
+        routes=gather_routes(evaluation),
         examples=gather_examples(subject, models, evaluation.test),
         gaps=tuple(gaps),
     )

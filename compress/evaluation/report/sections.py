@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from compress.evaluation.report import detection, diversity, heads, reliability, risk_coverage, severity, tradeoff
+from compress.evaluation.report import (
+    detection,
+    diversity,
+    heads,
+    reliability,
+    risk_coverage,
+    routes,
+    severity,
+    tradeoff,
+)
 from compress.evaluation.report.content import ReportContent
 from compress.evaluation.report.look import Look
 from compress.evaluation.report.picture import Picture
@@ -79,6 +88,13 @@ def _sections(content: ReportContent, look: Look) -> Iterator[Section]:
         "Heads",
         heads.explanation(content.heads),
         tuple(heads.draw_heads(data, look, place) for place, data in enumerate(content.heads)),
+    )
+    yield Section(
+        "routes",
+        "Which tokens pass the routed blocks?",
+        "Routes",
+        routes.EXPLANATION,
+        tuple(routes.draw_routes(data, look, place) for place, data in enumerate(content.routes)),
     )
     yield Section(
         "members",

@@ -80,7 +80,9 @@ def _rewrite(element: ElementTree.Element, picture: Picture, used: Collection[st
             if value in used:
                 element.set(name, f"{picture.name}.{value}")
         elif name == "href":
-            element.set(name, f"#{picture.name}.{value.removeprefix('#')}")
+            # A picture inside the drawing is not referred to but written out.
+            inside = value.startswith("data:image/")
+            element.set(name, value if inside else f"#{picture.name}.{value.removeprefix('#')}")
         elif name == "style":
             element.set(name, _COLOUR.sub(_variable, _DIGITS.sub(r"\1", _FAMILY.sub("", value))))
         elif name != "transform" or not _NO_TURN.fullmatch(value):
