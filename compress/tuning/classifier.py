@@ -11,7 +11,7 @@ from compress.placing import to_device
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.augmentation import image_augmentation
-from compress.tuning.batches import TrainingBatch
+from compress.tuning.batches import MakeInputs, TrainingBatch
 from compress.tuning.freezing import set_training
 from compress.tuning.head_dropout import head_dropout
 from compress.tuning.inputs import PreparedInputs
@@ -20,6 +20,7 @@ from compress.tuning.losses import ExtraLoss
 from compress.tuning.objective import Objective
 from compress.tuning.optimizer import build_optimizer
 from compress.tuning.options import Tune
+from compress.tuning.trunk_outputs import TrunkOutputs
 from compress.tuning.validation import Score, Validation
 
 
@@ -33,6 +34,7 @@ class ClassifierLearner(Learner):
         frozen: parts that stay as they are.
         teacher: a model whose predictions are learned too, or None.
         extra_losses: losses of other stages.
+        trunk: see ``Objective``.
     """
 
     def __init__(
@@ -44,9 +46,11 @@ class ClassifierLearner(Learner):
         frozen: list[nn.Module],
         teacher: Transformer | None = None,
         extra_losses: tuple[ExtraLoss, ...] = (),
+        trunk: TrunkOutputs | None = None,
     ) -> None:
         self.weights = self.model = model
-        self.objective = Objective(model, options, extra_losses)
+        self.objective = Objective(model, options, extra_losses, trunk)
+        self.trunk = trunk
         self.options, self.device, self.frozen = options, device, frozen
         self.teacher = teacher if options.distill else None
         self.head_dropout = head_dropout(options)
@@ -55,8 +59,10 @@ class ClassifierLearner(Learner):
         """AdamW."""
         return build_optimizer(self.model, self.options)
 
-    def make_inputs(self) -> PreparedInputs:
-        """The model's own preprocessing and the augmentation of images."""
+    def make_inputs(self) -> MakeInputs:
+        """The model's own preprocessing and the augmentation of images, or what the trunk gave."""
+        if self.trunk is not None:
+            return self.trunk.inputs
         spec = self.model.config.preprocessing
         augment = image_augmentation(self.options, spec) if isinstance(spec, ImagePreprocessing) else None
         return PreparedInputs(preprocessor(self.model), augment)

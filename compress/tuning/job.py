@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from compress.artifact.provenance import Provenance, installed_versions
 from compress.data.base import Dataset, require_kind
 from compress.data.labels import align_labels
 from compress.distributed import Processes
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.evaluation.metrics.registry import Metric
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
@@ -22,6 +23,7 @@ from compress.tuning.losses import ExtraLoss
 from compress.tuning.options import NO_EFFECT_ON_RESULT, Training, Tune
 from compress.tuning.state import identity
 from compress.tuning.training import Task, train
+from compress.tuning.trunk_outputs import TrunkOutputs, stored_trunk_outputs
 from compress.tuning.validation import Validation
 
 
@@ -113,6 +115,7 @@ class Job:
         name: str,
         options: Tune,
         branch_layer: int,
+        trunk_folder: Path | None = None,
     ) -> Tuned:
         """Train ``model`` in place; its state and log lie in ``folder``.
 
@@ -122,12 +125,16 @@ class Job:
             name: of the model, for messages and the result.
             options: this job's, with the model's own seed.
             branch_layer: the first layer that is not of the trunk.
+            trunk_folder: where outputs of the trunk are kept if the options say so; by default ``folder``.
         """
         dtype = next(model.parameters()).dtype
         tensorboard = self.tensorboard if name == "model" or self.tensorboard is None else self.tensorboard / name
+        task = self._task(model.float(), options, branch_layer)
+        if options.keep_trunk_outputs:
+            task = replace(task, trunk=self._trunk(model, task, trunk_folder or folder))
         progress = train(
-            model.float(),
-            self._task(model, options, branch_layer),
+            model,
+            task,
             options,
             self.runtime,
             folder=folder,
@@ -139,6 +146,30 @@ class Job:
         model.config = model.config.model_copy(update={"abstention": None})
         metric = None if self.metric is None else self.metric.name
         return Tuned(name, progress.step, metric, progress.first, progress.best, progress.best_step)
+
+    def _trunk(self, model: Transformer, task: Task, folder: Path) -> TrunkOutputs:
+        """What the trunk gives for the data; raises ``UsageError`` where it changes in training."""
+        options = self.options
+        if task.freeze != "trunk":
+            raise UsageError(
+                "only outputs of a frozen trunk can be kept",
+                where="--keep-trunk-outputs",
+                fix="tune members that share a trunk (prune with --branch-layer), or freeze it",
+            )
+        if (
+            task.teacher is not None
+            or task.extra_losses
+            or (options.head_dropout and options.head_dropout_from < task.branch_layer)
+        ):
+            raise UsageError(
+                "a teacher and head dropout in the trunk need the trunk in every step",
+                where="--keep-trunk-outputs",
+                fix="leave it out, or set head_dropout_from to the branch layer",
+            )
+        model.to(self.runtime.torch_device())
+        work = partial(stored_trunk_outputs, folder, model, task.branch_layer, task.dataset, self.runtime)
+        self.team.on_main(lambda: len(work()))
+        return work()
 
     def provenance(self, options: Tune, parents: tuple[str, ...], tuned: Tuned | None, **notes: Any) -> Provenance:
         """How a tuned model, or a set of them, was made."""

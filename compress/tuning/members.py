@@ -62,7 +62,7 @@ def _tune_member(job: Job, source: Path, state: Path, options: Tune, branch_laye
         return known
     model = load_model(source)
     training = state / f"{name}.training"
-    tuned = job.train(model, training, name=name, options=options, branch_layer=branch_layer)
+    tuned = job.train(model, training, name=name, options=options, branch_layer=branch_layer, trunk_folder=state)
     # The first parent stays the model that all members were pruned from: by it fuse knows that they belong together.
     root = read_provenance(source).parents[:1]
     provenance = job.provenance(options, (*root, verify_folder(source).digest), tuned)

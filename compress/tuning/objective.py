@@ -18,6 +18,7 @@ from compress.tuning.losses import (
     weighted_sum,
 )
 from compress.tuning.options import Tune
+from compress.tuning.trunk_outputs import TrunkOutputs
 
 
 class Objective(nn.Module):
@@ -27,10 +28,18 @@ class Objective(nn.Module):
         model: the model that is trained.
         options: label smoothing, share and temperature of the teacher, weight of the diversity.
         extra_losses: see ``ExtraLoss``.
+        trunk: what the trunk gave for the inputs, which then are ``TrunkOutputs.inputs``; None runs the whole model.
     """
 
-    def __init__(self, model: Transformer, options: Tune, extra_losses: Sequence[ExtraLoss] = ()) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        options: Tune,
+        extra_losses: Sequence[ExtraLoss] = (),
+        trunk: TrunkOutputs | None = None,
+    ) -> None:
         super().__init__()
+        self.trunk = trunk
         self.model = model
         self.options = options
         self.extra_losses = tuple(extra_losses)
@@ -58,7 +67,7 @@ class Objective(nn.Module):
         """
         for extra in self.extra_losses:
             extra.prepare(self.model, step, steps)
-        logits = self.model.members(inputs, gates=gates).float()
+        logits = self._members(inputs, gates).float()
         terms = self._own_terms(logits, labels, teacher_logits)
         outputs = StepOutputs(self.model, inputs, labels, logits, step, steps)
         readings: dict[str, Tensor] = {}
@@ -68,6 +77,12 @@ class Objective(nn.Module):
         summed = {name: weighted_sum(term, weights) for name, term in terms.items()}
         shown = summed | {name: weighted_sum(value, weights) for name, value in readings.items()}
         return {"loss": total(summed), **{name: value.detach() for name, value in shown.items()}}
+
+    def _members(self, inputs: Inputs, gates: Gates | None) -> Tensor:
+        if self.trunk is None or isinstance(inputs, Tensor):
+            return self.model.members(inputs, gates=gates)
+        hidden = self.trunk.entering(inputs)
+        return self.model.classify(self.model.run_layers(hidden, start=self.trunk.steps, gates=gates))
 
     def _own_terms(self, logits: Tensor, labels: Tensor, teacher_logits: Tensor | None) -> dict[str, Tensor]:
         options = self.options

@@ -86,6 +86,18 @@ class Tune(Training):
     )
     head_dropout_keep: int = Field(1, ge=1, description="Fewest heads that head dropout leaves in a layer.")
     head_dropout_from: int = Field(0, ge=0, description="First layer with head dropout.")
+    keep_trunk_outputs: bool = Field(
+        False,
+        description="Run the frozen trunk once per input, not in every epoch of every member; its outputs go to the "
+        "disk. For inputs that stay as they are (no augmentation, no teacher).",
+    )
+
+    @model_validator(mode="after")
+    def _inputs_stay(self) -> Tune:
+        changing = [name for name in ("flip", "shift", "rotate", "zoom") if getattr(self, name)]
+        if self.keep_trunk_outputs and changing:
+            raise ValueError(f"keep_trunk_outputs needs inputs that stay as they are, not {', '.join(changing)}")
+        return self
 
 
 def as_tune(options: Training) -> Tune:

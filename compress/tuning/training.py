@@ -19,6 +19,7 @@ from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.options import Tune
 from compress.tuning.state import Progress
+from compress.tuning.trunk_outputs import TrunkOutputs
 from compress.tuning.validation import Validation
 
 
@@ -34,6 +35,7 @@ class Task:
         validation: what the best checkpoint is chosen on; None takes the last.
         teacher: a model with the same inputs and labels, or None.
         extra_losses: losses of other stages.
+        trunk: what the frozen trunk gives for the data, so that it need not run; None runs it.
     """
 
     dataset: Dataset
@@ -43,6 +45,7 @@ class Task:
     validation: Validation | None = None
     teacher: Transformer | None = None
     extra_losses: tuple[ExtraLoss, ...] = ()
+    trunk: TrunkOutputs | None = None
 
 
 def train(
@@ -80,9 +83,15 @@ def train(
         if task.teacher is not None:
             task.teacher.to(place.device).eval()
         learner = ClassifierLearner(
-            model, options, place.device, frozen=frozen, teacher=task.teacher, extra_losses=task.extra_losses
+            model,
+            options,
+            place.device,
+            frozen=frozen,
+            teacher=task.teacher,
+            extra_losses=task.extra_losses,
+            trunk=task.trunk,
         )
-        loop = Loop(learner, task.dataset, task.validation, options, runtime, place, folder)
+        loop = Loop(learner, task.trunk or task.dataset, task.validation, options, runtime, place, folder)
         return loop.train(label, tensorboard)
 
 
