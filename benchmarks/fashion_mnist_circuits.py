@@ -5,11 +5,11 @@
 MODEL is an artifact trained by ``recipes/train/fashion_mnist_vit.yaml``, which left out the last ``--calibration``
 images of the training set: on these heads are scored and circuits are searched. DATA holds the folders
 ``fashion-mnist`` and ``mnist`` with their idx files. MNIST's images are split by their position: even ones validate
-(the circuits are searched with a part of them), odd ones test. The scanned digits and the photos that come with scikit-learn are foreign
-sets that no search has seen. Both methods get the same members, heads, branch layer and bound on the overlap; with
-``--epochs`` the single model and both fused models are tuned alike on the images that are left. Every step is kept in
-FOLDER and skipped by the next call. The tables show 95 % intervals; the last one is of paired differences, with losses
-as well as wins.
+(the circuits are searched with a part of them), odd ones test. The scanned digits and the photos that come with
+scikit-learn are foreign sets that no search has seen. Both methods get the same members, heads, branch layer and bound
+on the overlap; with ``--epochs`` the single model and both fused models are tuned alike on the images that are left.
+Every step is kept in FOLDER and skipped by the next call. The tables show 95 % intervals; the last one is of paired
+differences, with losses as well as wins.
 """
 
 from __future__ import annotations
