@@ -1,0 +1,178 @@
+"""What skipping heads saves: a vision transformer with budgets against the dense one, in the same run, taking turns.
+
+    python benchmarks/budget_speed.py
+
+ViT-B/16 shape with random weights; the predictors run, and give every image the same share of the heads. Targets on
+two cores: at 0.25 the attention sub-layers take at most 0.40 of their dense time and the whole model's time is within
+10 % of its share of the FLOPs; at 1.0, fixed by the user, at most 1.03. Each round times every model once; the figures
+are medians of the rounds' ratios with quartiles, on the clock and in processor time, which other programs disturb
+less. The attention sub-layers are timed by themselves, on what the dense model feeds them. Some three minutes on a
+quiet machine; the load average is printed, because a busy one measures itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+import torch
+from torch import Tensor
+
+from compress.allocator import allocator, keep_memory
+from compress.attention.attention import Attention
+from compress.attention.budget_config import BudgetConfig
+from compress.backbones.source import ModelSource
+from compress.opening import open_model
+from compress.runtime import Runtime
+from compress.transformer.budgets import budgeted_attentions, with_budgets
+from compress.transformer.executed_flops import executed_flops
+from compress.transformer.model import Transformer
+
+CLASSES = 1000
+SHAPE = {"img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12}
+Call = Callable[[], object]
+
+
+def dense_model() -> Transformer:
+    """ViT-B/16 with timm's random weights."""
+    preprocessing = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize": "squash", "interpolation": "bilinear"}
+    source = ModelSource(
+        adapter="timm",
+        name="vit_base_patch16_224",
+        weights="random",
+        labels=tuple(str(number) for number in range(CLASSES)),
+        arguments=SHAPE,
+        preprocessing=preprocessing,
+    )
+    return open_model(source)
+
+
+def budgeted_model(dense: Transformer, share: float) -> Transformer:
+    """The same weights; predictors that say ``share``, scorers that rank at random."""
+    model = with_budgets(dense, BudgetConfig()).eval()
+    generator = torch.Generator().manual_seed(0)
+    for _, attention in budgeted_attentions(model):
+        chooser = attention.chooser
+        chooser.start(generator)
+        with torch.no_grad():
+            weight = chooser.scorer.weight
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+            if chooser.budget.bias is not None and share < 1:
+                exact = share + 0.5 / SHAPE["num_heads"]  # between two numbers of heads
+                chooser.budget.bias.fill_(math.log(exact / (1 - exact)))
+    if share == 1:
+        model.budget(1.0)
+    return model
+
+
+def attention_inputs(dense: Transformer, images: Tensor) -> list[tuple[Tensor, int | Tensor | None]]:
+    """What every attention of the dense model reads, and which tokens ask."""
+    found = []
+    hidden = dense.embed(images)
+    for number, layer in enumerate(dense.layers):
+        last = number == len(dense.layers) - 1
+        found.append((layer.attention_input(hidden.states), hidden.pooled if last else None))
+        hidden = layer(hidden, last=last)
+    return found
+
+
+def attentions_call(model: Transformer, inputs: list[tuple[Tensor, int | Tensor | None]]) -> Call:
+    """All attention sub-layers, one after the other."""
+    attentions: list[Attention] = [layer.attention for layer in model.layers]
+
+    def run() -> None:
+        for attention, (states, pooled) in zip(attentions, inputs, strict=True):
+            attention(states, pooled=pooled)
+
+    return run
+
+
+def seconds(calls: Mapping[str, Call], rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Per call and round the time on the clock and that of the processor, s; the order turns from round to round."""
+    names, found = list(calls), {name: list[tuple[float, float]]() for name in calls}
+    for call in calls.values():
+        call()
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            _wait()
+            clock, processor = time.perf_counter(), time.process_time()
+            calls[name]()
+            _wait()
+            found[name].append((time.perf_counter() - clock, time.process_time() - processor))
+    return found
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def ratios(own: Sequence[tuple[float, float]], dense: Sequence[tuple[float, float]]) -> str:
+    """Medians of the rounds' ratios, and their quartiles."""
+    words = []
+    for kind, name in enumerate(("clock", "processor")):
+        low, middle, high = statistics.quantiles([a[kind] / b[kind] for a, b in zip(own, dense, strict=True)], n=4)
+        words.append(f"{name} {middle:.3f} ({low:.3f} – {high:.3f})")
+    return ", ".join(words)
+
+
+def compare(models: Mapping[str, Transformer], images: Tensor, rounds: int) -> None:
+    """Print the figures of one batch."""
+    inputs = attention_inputs(models["dense"], images)
+    times = seconds({name: attentions_call(model, inputs) for name, model in models.items()}, rounds)
+    whole = seconds({name: _forward(model, images) for name, model in models.items()}, rounds)
+    full = executed_flops(models["dense"], None, [None])
+    shown = ", ".join(
+        f"{what} {1000 * statistics.median(clock for clock, _ in part['dense']):.1f} ms"
+        for what, part in (("attention", times), ("model", whole))
+    )
+    print(f"batch {len(images)}: dense {shown}")
+    for name, model in models.items():
+        if name == "dense":
+            continue
+        counted = executed_flops(model, model.usage, [None] * len(images))
+        for what, part, own, all_heads in (
+            ("attention", times, counted.attention, full.attention),
+            ("model", whole, counted.total, full.total),
+        ):
+            flops = float(own.mean() / all_heads[0])
+            print(f"  {name} {what}: of dense: {ratios(part[name], part['dense'])}; FLOPs {flops:.3f}")
+
+
+def _forward(model: Transformer, images: Tensor) -> Call:
+    return lambda: model(images)
+
+
+@click.command(help=__doc__)
+@click.option("--share", "shares", multiple=True, type=float, default=(0.25, 1.0), show_default=True)
+@click.option("--batch", "batches", multiple=True, type=int, default=(1, 8), show_default=True)
+@click.option("--rounds", default=15, show_default=True)
+@click.option("--threads", type=int, help="Threads of one operation (default: torch's own).")
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--device", default="cpu", show_default=True)
+def main(
+    shares: Sequence[float], batches: Sequence[int], rounds: int, threads: int | None, dtype: str, device: str
+) -> None:
+    keep_memory()
+    torch.set_num_threads(threads or torch.get_num_threads())
+    runtime = Runtime.model_validate({"device": device, "dtype": dtype})
+    place, form = runtime.torch_device(), runtime.torch_dtype()
+    dense = dense_model()
+    models = {"dense": dense, **{f"{share:g}": budgeted_model(copy.deepcopy(dense), share) for share in shares}}
+    models = {name: model.to(place, form) for name, model in models.items()}
+    with torch.inference_mode():
+        for batch in batches:
+            images = torch.randn(batch, 3, 224, 224, generator=torch.Generator().manual_seed(0)).to(place, form)
+            compare(models, images, rounds)
+    load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    print(f"{dtype}, {place}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, {allocator()}{load}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The stage: budgets are trained, shifted, measured, saved, resumed; in single, pruned and fused models."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny.all_cases import CASES
+from tiny.budgeted import varied
+from tiny.scratch_vit import tiny_source
+from torch import Tensor
+
+from compress.artifact.store import load_model, read_provenance
+from compress.budgeting.budget import attach_budgets, budget
+from compress.budgeting.loss import BudgetLoss, entropy
+from compress.budgeting.measuring import measure_budgets
+from compress.budgeting.options import Budget
+from compress.budgeting.schedules import entropy_coefficient, gating, head_temperature
+from compress.budgeting.shifting import TOLERANCE, shift_predictors
+from compress.data.base import Dataset
+from compress.data.builtin import digits
+from compress.data.subset import take
+from compress.errors import CompressError, ModelError, UsageError
+from compress.evaluation.evaluate import evaluate
+from compress.evaluation.options import Evaluate
+from compress.fusion.in_memory import fuse_models
+from compress.opening import open_model
+from compress.prediction.predict import predict
+from compress.runtime import Runtime
+from compress.transformer.budgets import budgeted_attentions
+from compress.transformer.model import Transformer
+from compress.transformer.surgery import prune_heads
+from compress.tuning.losses import StepOutputs
+
+ON_CPU = Runtime(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Transformer:
+    return open_model(tiny_source())
+
+
+@pytest.fixture
+def model(fresh: Transformer) -> Transformer:
+    return copy.deepcopy(fresh)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return take(digits("train"), range(64))
+
+
+def options(**changes: Any) -> Budget:
+    return Budget(**{"steps": 6, "batch_size": 16, "lr": 1e-3, "hidden": 8, **changes})
+
+
+def fused_model(model: Transformer) -> Transformer:
+    pruned = [prune_heads(model, [(0, 1, 2, 3), heads, heads[:1]]) for heads in ((0, 1), (2, 3))]
+    return fuse_models(pruned)
+
+
+KINDS: Mapping[str, Callable[[Transformer], Transformer]] = {
+    "single": lambda model: model,
+    "pruned": lambda model: prune_heads(model, [(0, 1, 3), (2,), (0, 3)]),
+    "fused": fused_model,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_budgets_are_trained_saved_and_loaded(kind: str, model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    start = KINDS[kind](model)
+    result = budget(start, tmp_path / "b", data=data, options=options(), runtime=ON_CPU)
+    loaded, again = load_model(tmp_path / "b"), load_model(tmp_path / "b")
+    assert loaded.config.budget is not None
+    assert loaded.structure == start.structure
+    inputs = torch.randn(5, 1, 8, 8)
+    with torch.inference_mode():
+        found = loaded.members(inputs)
+        assert torch.equal(found, again.members(inputs))
+    assert loaded.usage is not None
+    for heads, kept in zip(loaded.usage.heads, loaded.structure.kept_heads, strict=True):
+        assert heads is not None
+        assert heads.shape == (len(kept), 5)
+        assert (heads >= 1).all()
+        assert (heads <= torch.tensor([len(own) for own in kept])[:, None]).all()
+    note = read_provenance(tmp_path / "b")
+    assert note.stage == "budget"
+    assert note.notes["budget"]["mean"] == result.measured.mean
+    assert 0 < result.measured.p05 <= result.measured.mean <= result.measured.p95 <= 1
+
+
+@pytest.mark.parametrize("kind", ["pruned", "fused"])
+def test_a_fresh_budget_of_one_is_the_model_bit_for_bit(kind: str, model: Transformer) -> None:
+    start = KINDS[kind](model)
+    attached = attach_budgets(start, options())
+    inputs = torch.randn(3, 1, 8, 8)
+    with torch.inference_mode():
+        assert torch.equal(attached.members(inputs), start.members(inputs))
+
+
+def test_only_the_predictors_learn_when_asked(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    budget(model, tmp_path / "b", data=data, options=options(train="predictor"), runtime=ON_CPU)
+    after = load_model(tmp_path / "b").state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert all("chooser" in name for name in after.keys() - before.keys())
+
+
+def test_an_interrupted_training_goes_on_to_the_same_result(
+    model: Transformer, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = options(checkpoint_steps=2)
+    budget(model, tmp_path / "whole", data=data, options=whole, runtime=ON_CPU)
+    prepare = BudgetLoss.prepare
+
+    def stopping(self: BudgetLoss, model: Transformer, step: int, steps: int) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+        prepare(self, model, step, steps)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(BudgetLoss, "prepare", stopping)
+        budget(model, tmp_path / "parts", data=data, options=whole, runtime=ON_CPU)
+    budget(model, tmp_path / "parts", data=data, options=whole, runtime=ON_CPU)
+    first, second = (load_model(tmp_path / name).state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("target", [0.4, 0.75])
+def test_predictors_are_shifted_to_the_share_that_was_asked_for(target: float, model: Transformer) -> None:
+    data = take(digits("calibration"), range(60))
+    budgeted = varied(model)
+    shift_predictors(budgeted, data, ON_CPU, target)
+    assert measure_budgets(budgeted, data, ON_CPU).mean == pytest.approx(target, abs=5 * TOLERANCE)
+    with pytest.raises(UsageError, match="below one head per layer"):
+        shift_predictors(budgeted, data, ON_CPU, 0.1)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e6])
+def test_any_weight_of_the_losses_stays_finite(
+    weight: float, model: Transformer, data: Dataset, tmp_path: Path
+) -> None:
+    chosen = options(budget_weight=weight, entropy_weight=weight)
+    result = budget(model, tmp_path / "b", data=data, options=chosen, runtime=ON_CPU)
+    assert all(bool(tensor.isfinite().all()) for tensor in load_model(tmp_path / "b").state_dict().values())
+    assert 0 < result.measured.mean <= 1
+
+
+def test_a_collapse_is_said(
+    model: Transformer, data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    constant = take(data, [0] * 32)
+    with caplog.at_level(logging.WARNING):
+        result = budget(model, tmp_path / "b", data=constant, options=options(steps=2), runtime=ON_CPU)
+    assert result.measured.collapsed
+    assert "same budget" in caplog.text
+    assert "collapsed" in result.table()
+
+
+def test_the_ablations_train(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    fixed = budget(model, tmp_path / "f", data=data, options=options(fixed=0.5, steps=2), runtime=ON_CPU)
+    assert fixed.measured.mean == 0.5
+    drawn = budget(
+        model, tmp_path / "r", data=data, options=options(fixed=0.5, choice="random", steps=2), runtime=ON_CPU
+    )
+    assert drawn.measured.mean == 0.5
+
+
+def test_the_losses_are_those_of_the_paper(model: Transformer) -> None:
+    chosen = options(min=0.4, max=0.6, budget_weight=2.0, entropy_weight=0.5)
+    budgeted = varied(model)
+    loss = BudgetLoss(chosen)
+    inputs = torch.randn(4, 1, 8, 8)
+    loss.prepare(budgeted, 5, 6)
+    logits = budgeted.members(inputs)
+    outputs = StepOutputs(budgeted, inputs, torch.zeros(4, dtype=torch.long), logits, 5, 6)
+    terms = loss.terms(outputs)
+    assert budgeted.usage is not None
+    decisions = [decision for decision in budgeted.usage.decisions if decision is not None]
+    budgets = torch.stack([decision.budget for decision in decisions])
+    excess = (0.4 - budgets).relu().square() + (budgets - 0.6).relu().square()
+    torch.testing.assert_close(terms["budget"], 2 * excess.mean(0))
+    shares = torch.stack([decision.shares for decision in decisions])
+    torch.testing.assert_close(terms["entropy"], 0.5 * -(shares * shares.log()).sum(-1).mean(0))
+    torch.testing.assert_close(loss.readings(outputs)["s"], budgets.mean(0))
+    assert not BudgetLoss(options(budget_weight=0, entropy_weight=0)).terms(outputs)
+
+
+def test_entropy_of_padding_is_nothing() -> None:
+    shares = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], requires_grad=True)
+    found: Tensor = entropy(shares)
+    torch.testing.assert_close(found, torch.tensor([0.6931, 0.0]), atol=1e-4, rtol=0)
+    found.sum().backward()
+    assert shares.grad is not None
+    assert bool(shares.grad.isfinite().all())
+
+
+def test_the_schedules() -> None:
+    assert [gating(progress, 0.5) for progress in (0.0, 0.4, 0.5, 1.0)] == ["soft", "soft", "hard", "hard"]
+    assert [entropy_coefficient(progress, 0.2) for progress in (0.0, 0.5, 1.0)] == [-0.2, 0.0, 0.2]
+    assert head_temperature(0.0, 0.5, 2.0, 0.5) == 2.0
+    assert head_temperature(0.25, 0.5, 2.0, 0.5) == pytest.approx(1.0)
+    assert head_temperature(0.5, 0.5, 2.0, 0.5) == head_temperature(1.0, 0.0, 2.0, 0.5) == 0.5
+
+
+def test_what_cannot_be(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    for wrong in ({"min": 0.6, "max": 0.5}, {"fixed": 0.5, "calibrate_to": 0.5}, {"patience": 2}):
+        with pytest.raises(ValueError, match=r"min|fixed|patience"):
+            options(**wrong)
+    with pytest.raises(ModelError, match="budgets already"):
+        budget(varied(model), tmp_path / "b", data=data, options=options(), runtime=ON_CPU)
+    with pytest.raises(CompressError, match="text"):
+        budget(CASES["bert"]().model, tmp_path / "b", data=data, options=options(), runtime=ON_CPU)
+    assert not (tmp_path / "b").exists()
+
+
+def test_an_evaluation_counts_what_ran(model: Transformer) -> None:
+    data = take(digits("test"), range(40))
+    budgeted = varied(model)
+    quick = Evaluate(latency=False, memory=False, intervals=False)
+    result = evaluate({"single": model, "budgeted": budgeted}, data=data, options=quick, runtime=ON_CPU)
+    single, own = result.models
+    assert single.budget is None
+    assert own.budget is not None
+    assert sum(own.budget.histogram) == len(data)
+    assert result.value("budgeted", "budget/mean") == own.budget.mean == pytest.approx(sum(own.budget.layers) / 3)
+    assert own.cost.flops_p05 is not None
+    assert own.cost.flops is not None
+    assert single.cost.flops is not None
+    assert own.cost.flops_p05 < own.cost.flops < single.cost.flops
+    assert "heads" in result.table()
+    half = evaluate({"budgeted": budgeted}, data=data, options=quick.model_copy(update={"budget": 0.5}), runtime=ON_CPU)
+    assert half.models[0].budget is not None
+    assert half.models[0].budget.mean == half.models[0].budget.p95 == 0.5
+    assert all(attention.limit is None for _, attention in budgeted_attentions(budgeted))
+    with pytest.raises(UsageError, match="no model here has budgets"):
+        evaluate({"single": model}, data=data, options=quick.model_copy(update={"budget": 0.5}), runtime=ON_CPU)
+
+
+def test_a_prediction_takes_a_budget(model: Transformer) -> None:
+    picture = digits("test")[0].value
+    budgeted = varied(model)
+    own = predict(budgeted, picture, runtime=ON_CPU).predictions[0].probability
+    least = predict(budgeted, picture, runtime=ON_CPU, budget=0.25).predictions[0].probability
+    assert own != least
