@@ -18,7 +18,7 @@ from compress.backbones.registry import ADAPTERS
 from compress.benching.measure import measured
 from compress.benching.options import Bench
 from compress.benching.result import BenchResult, BenchRun
-from compress.benching.variants import Variant, bare, baselines, derived, of_subject, original
+from compress.benching.variants import LIBRARY, SINGLE, Variant, baselines, derived, of_subject, original, with_changes
 from compress.errors import UsageError
 from compress.evaluation.environment import current_environment
 from compress.evaluation.subject import Subject, open_subject
@@ -59,6 +59,9 @@ def bench(
     options = options or Bench()
     opened = {str(model): _opened(model, options, arguments or {})}
     opened |= {name: _opened(given, options, {}) for name, given in (against or {}).items()}
+    taken = [name for name in opened if name in (LIBRARY, SINGLE)]
+    if taken:
+        raise UsageError(f"the name {taken[0]!r} is that of a baseline", where="--against", fix="choose another name")
     with _threads(options.threads):
         runs = [run for dtype in options.dtype for run in _runs(opened, dtype, options)]
     shown = str(model) if isinstance(model, str | Path) else type(model).__name__
@@ -104,18 +107,25 @@ def _runs(opened: Mapping[str, str | Path | nn.Module], dtype: DType, options: B
 def _variants(subjects: Sequence[Subject], options: Bench) -> Iterator[Variant]:
     """The two baselines, what can be derived of a single model, and artifacts as they are."""
     first = subjects[0]
-    whole = first.kind == "single"
+    config = first.models[0].config
+    whole = first.kind == "single" and config.budget is None and config.routing is None
     tensor = next(first.module.parameters())
-    single = first.models[0] if whole else original(first.models[0].config).to(tensor.device, tensor.dtype)
+    single = first.models[0] if whole else original(config).to(tensor.device, tensor.dtype)
     pair = baselines(single, options.length)
-    yield from pair
+    yield pair[0]
+    yield from with_changes(pair[1], single, options)
     if whole:
         yield from derived(single, pair[0], options)
     for subject in subjects[1:] if whole else subjects:
-        variant = of_subject(subject, options.length)
+        yield from _as_it_is(subject, options)
+
+
+def _as_it_is(subject: Subject, options: Bench) -> Iterator[Variant]:
+    variant = of_subject(subject, options.length)
+    if options.bare and isinstance(subject.module, Transformer):
+        yield from with_changes(variant, subject.module, options.model_copy(update={"budget": None, "capacity": None}))
+    else:
         yield variant
-        if options.bare and isinstance(subject.module, Transformer):
-            yield bare(variant, subject.module)
 
 
 def _inputs(subject: Subject, batch: int, options: Bench, runtime: Runtime) -> Inputs:

@@ -14,6 +14,8 @@ from compress.benching.result import BenchRow
 from compress.benching.variants import LIBRARY, SINGLE, Variant
 from compress.evaluation.latency import measure_latency
 from compress.evaluation.memory import UnmeasurableError, peak_memory
+from compress.transformer.executed_flops import executed_flops
+from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
 
 
@@ -43,14 +45,14 @@ def measured(
     passes = list(_passes(variants, inputs, compiled=options.compile))
     calls = {one.key: one.call for one in passes}
     times = measure_latency(calls, device=device, warmup=options.warmup, repeats=options.repeats)
-    flops = {variant.name: variant.flops for variant in variants}
+    flops = {variant.name: _executed(variant, batch, options.length) for variant in variants}
     rows = []
     for one in passes:
         variant, latency = one.variant, times[one.key]
         ratios = {}
         for baseline, suffix in ((LIBRARY, ""), (SINGLE, "_single")):
             ratios[f"time_ratio{suffix}"] = latency.median_ms / times[baseline].median_ms
-            ratios[f"flops_ratio{suffix}"] = variant.flops / flops[baseline]
+            ratios[f"flops_ratio{suffix}"] = flops[variant.name] / flops[baseline]
         row = BenchRow(
             name=variant.name,
             kind=variant.kind,
@@ -59,7 +61,7 @@ def measured(
             compiled=one.compiled,
             latency=latency,
             throughput=batch / latency.median_ms * 1000,
-            flops=variant.flops,
+            flops=flops[variant.name],
             params=variant.params,
             **ratios,
             **(_memory(one, device) if options.memory else {}),
@@ -73,6 +75,14 @@ def _passes(variants: Sequence[Variant], inputs: Inputs, *, compiled: bool) -> I
         yield _Pass(variant, False, variant.bound(inputs))
         if compiled and variant.prepare is None:
             yield _Pass(variant, True, partial(torch.compile(variant.module, dynamic=False), inputs))
+
+
+def _executed(variant: Variant, batch: int, length: int | None) -> float:
+    """FLOPs per input of the pass that was timed last."""
+    model = variant.module
+    if variant.prepare is not None or not isinstance(model, Transformer) or model.usage is None:
+        return float(variant.flops)
+    return float(executed_flops(model, model.usage, [length] * batch).total.mean())
 
 
 def _memory(one: _Pass, device: torch.device) -> dict[str, Any]:

@@ -26,6 +26,16 @@ class Bench(Options):
     mlp: Literal["averaged", "grouped"] = Field(
         "averaged", description="Whether the streams of a fused model share one MLP per layer or each has its own."
     )
+    separate: bool = Field(True, description="Measure the Deep Ensemble and the separate pruned models too.")
+    budget: float | None = Field(
+        None, gt=0, le=1, description="Measure single and fused models at this budget too: the share of heads that run."
+    )
+    capacity: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Measure single and fused models with routers too: share of tokens that pass every second block.",
+    )
     batch: tuple[Count, ...] = Field((1, 8), min_length=1, description="Inputs per forward pass.")
     dtype: tuple[DType, ...] = Field(("float32",), min_length=1, description="Number formats.")
     device: str = Field("auto", description="cpu, cuda, cuda:N, mps, or auto (the first accelerator, else the CPU).")

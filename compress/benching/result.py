@@ -17,14 +17,14 @@ CONVENTIONS = (
     "full length. FLOPs per input, 1 MAC = 2 FLOPs, without normalisations and activations. Peak memory: weights and "
     "what a forward pass adds, MB = 10^6 bytes. Weights are random where they were not given: they change no time."
 )
-Kind = Literal["library", "single", "pruned", "members", "deep_ensemble", "fused", "bare"]
+Kind = Literal["library", "single", "pruned", "members", "deep_ensemble", "fused", "budgeted", "routed", "bare"]
 
 
 class BenchRow(Options):
     """One variant in one run."""
 
     name: str = Field(description="Its name, unique in the run.")
-    kind: Kind = Field(description="What it is: library, single, pruned, members, deep_ensemble, fused or bare.")
+    kind: Kind = Field(description="What it is.")
     members: int = Field(ge=1, description="M, the predictions that are averaged.")
     branch_layer: int | None = Field(None, description="First layer with M streams, of a fused model.")
     compiled: bool = Field(False, description="Whether it ran through torch.compile.")
@@ -32,7 +32,7 @@ class BenchRow(Options):
     throughput: FiniteFloat = Field(ge=0, description="Inputs per second.")
     time_ratio: FiniteFloat = Field(ge=0, description="Median time over that of library.")
     time_ratio_single: FiniteFloat = Field(ge=0, description="Median time over that of single.")
-    flops: FiniteFloat = Field(ge=0, description="FLOPs per input.")
+    flops: FiniteFloat = Field(ge=0, description="FLOPs per input that ran: budgets and routers leave some out.")
     flops_ratio: FiniteFloat = Field(ge=0, description="FLOPs over those of library.")
     flops_ratio_single: FiniteFloat = Field(ge=0, description="FLOPs over those of single.")
     params: int = Field(ge=0, description="Distinct parameters.")

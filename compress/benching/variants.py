@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from compress.backbones.base import assemble
 from compress.backbones.registry import ADAPTERS
+from compress.benching.adaptive import budgeted, routed
 from compress.benching.bare import BareProducts
 from compress.benching.flops import library_flops
 from compress.benching.options import Bench
@@ -98,7 +99,33 @@ def derived(single: Transformer, library: Variant, options: Bench) -> Iterator[V
     """
     members, length = options.members, options.length
     if members == 1:
+        yield _of(_pruned(single, options, 0)[0], "pruned", "pruned", length)
         return
+    branches = options.branch_layer or default_branches(len(single.layers))
+    if options.separate:
+        yield from separate(single, library, options, branches[0])
+    for branch in branches:
+        fused = fuse_models(_pruned(single, options, branch), mlp=options.mlp)
+        variant = _of(fused, f"{members} fused at {branch}", "fused", length)
+        yield from with_changes(variant, fused, options)
+
+
+def with_changes(variant: Variant, model: Transformer, options: Bench) -> Iterator[Variant]:
+    """A variant, and what ``options`` ask for beside it: budgets, routers, its bare products."""
+    yield variant
+    if options.budget is not None:
+        own = budgeted(model, options.budget)
+        yield replace(variant, name=f"{variant.name}, budget {options.budget:g}", kind="budgeted", module=own)
+    if options.capacity is not None:
+        own = routed(model, options.capacity)
+        yield replace(variant, name=f"{variant.name}, capacity {options.capacity:g}", kind="routed", module=own)
+    if options.bare:
+        yield replace(variant, name=f"{variant.name}, bare", kind="bare", prepare=partial(BareProducts, model))
+
+
+def separate(single: Transformer, library: Variant, options: Bench, branch: int) -> Iterator[Variant]:
+    """The Deep Ensemble and the pruned models that run one after the other; they share no weight."""
+    members = options.members
     copies = [library.module, *(copy.deepcopy(library.module) for _ in range(members - 1))]
     yield Variant(
         f"Deep Ensemble of {members}",
@@ -108,47 +135,27 @@ def derived(single: Transformer, library: Variant, options: Bench) -> Iterator[V
         members * library.params,
         members,
     )
-    branches = options.branch_layer or default_branches(len(single.layers))
-    pruned = _pruned(single, options, branches[0])
+    pruned = _pruned(single, options, branch)
     apart = InTurn([pruned[0], *(copy.deepcopy(member) for member in pruned[1:])])
     yield Variant(
         f"{members} pruned models",
         "members",
         apart,
-        sum(count_cost(member, length=length).flops for member in pruned),
+        sum(count_cost(member, length=options.length).flops for member in pruned),
         sum(count_parameters(member) for member in pruned),
         members,
-    )
-    for branch in branches:
-        fused = fuse_models(_pruned(single, options, branch), mlp=options.mlp)
-        name = f"{members} fused at {branch}"
-        variant = _of(fused, name, "fused", length)
-        yield variant
-        if options.bare:
-            yield bare(variant, fused)
-
-
-def bare(variant: Variant, model: Transformer) -> Variant:
-    """The products of a fused model alone."""
-    return Variant(
-        f"{variant.name}, bare",
-        "bare",
-        model,
-        variant.flops,
-        variant.params,
-        variant.members,
-        variant.branch_layer,
-        prepare=partial(BareProducts, model),
     )
 
 
 def of_subject(subject: Subject, length: int | None) -> Variant:
     """An artifact as it is."""
     kinds: dict[str, Kind] = {"single": "single", "pruned": "pruned", "members": "members", "fused": "fused"}
+    config = subject.models[0].config
+    kind = "budgeted" if config.budget is not None else "routed" if config.routing is not None else kinds[subject.kind]
     branch = subject.branch_layer if subject.kind == "fused" else None
     return Variant(
         subject.name,
-        kinds[subject.kind],
+        kind,
         subject.module,
         sum(count_cost(model, length=length).flops for model in subject.models),
         subject.parameters,

@@ -17,7 +17,7 @@ from compress.cli.several import Several, assigned
 from compress.cli.shared_options import COMPUTING, MODEL_AND_DATA, RESULT, json_option, named_references
 from compress.runtime import DType
 
-COMPARED = ("members", "keep", "trunk_keep", "mlp")
+COMPARED = ("members", "keep", "trunk_keep", "mlp", "separate", "budget", "capacity")
 LISTS = ("branch_layer", "batch", "dtype")
 
 

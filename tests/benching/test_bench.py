@@ -47,12 +47,13 @@ def test_a_family_s_model_without_weights_and_what_could_be_made_of_it(tmp_path:
     assert [(row.kind, row.members, row.branch_layer) for row in run.rows] == [
         ("library", 1, None),
         ("single", 1, None),
+        ("bare", 1, None),
         ("deep_ensemble", 3, None),
         ("members", 3, None),
         ("fused", 3, 1),
         ("bare", 3, 1),
     ]
-    library, single, ensemble, *_ = run.rows
+    library, single, _, ensemble, *_ = run.rows
     assert (library.time_ratio, library.flops_ratio, single.time_ratio_single) == (1, 1, 1)
     assert ensemble.flops_ratio == 3
     assert ensemble.params == 3 * library.params
@@ -101,6 +102,27 @@ def test_every_dtype_and_batch_size_is_a_run_on_the_same_variants(place: Path) -
     assert "batch 3, 17 tokens, bfloat16" in result.table()
 
 
+def test_budgets_and_routers_leave_work_out_that_the_figures_know_of(place: Path) -> None:
+    options = Bench(**QUICK, branch_layer=(1,), separate=False, budget=0.5, capacity=0.25, memory=False)
+    rows = {row.name: row for row in bench(place / "m", options=options).runs[0].rows}
+    assert list(rows) == [
+        "library",
+        *("single", "single, budget 0.5", "single, capacity 0.25"),
+        *("3 fused at 1", "3 fused at 1, budget 0.5", "3 fused at 1, capacity 0.25"),
+    ]
+    half, quarter = rows["single, budget 0.5"], rows["single, capacity 0.25"]
+    assert (half.kind, quarter.kind) == ("budgeted", "routed")
+    assert half.flops < rows["single"].flops
+    assert quarter.flops < rows["single"].flops
+    assert half.flops_ratio_single == pytest.approx(half.flops / rows["single"].flops)
+
+
+def test_one_member_is_a_pruned_model(place: Path) -> None:
+    rows = bench(place / "m", options=Bench(**QUICK, members=1, memory=False)).runs[0].rows
+    assert [row.kind for row in rows] == ["library", "single", "pruned"]
+    assert rows[2].flops < rows[1].flops
+
+
 def test_separate_models_share_no_weight_and_members_differ_from_the_branch_layer_on() -> None:
     single = original(CASES["timm plain"]().model.config)
     library, _ = baselines(single, None)
@@ -145,6 +167,7 @@ def test_threads_are_as_before_afterwards(place: Path) -> None:
         (("m", "--keep", "4"), "--keep: members that keep all heads do not differ"),
         (("m", "--keep", "2", "--branch-layer", "3"), "--branch-layer: branch layer 3 leaves no layer"),
         (("m", "--batch", "0"), "--batch"),
+        (("m", "--against", "single=fused"), "the name 'single' is that of a baseline"),
         (("nowhere",), "nowhere: no such file or folder"),
     ],
 )
