@@ -9,6 +9,7 @@ from typing import Literal, ParamSpec, TypeVar
 from pydantic import ConfigDict, Field
 
 from compress.evaluation.evaluation import Evaluation
+from compress.evaluation.report.budgets import BudgetUse, measure_budget_use
 from compress.evaluation.report.detection import DetectionOfSet, measure_detection, score_edges
 from compress.evaluation.report.diversity import Diversity, measure_diversity
 from compress.evaluation.report.examples import Examples, gather_examples
@@ -47,6 +48,7 @@ class ReportContent(Options):
     heads: tuple[HeadMap, ...] = ()
     diversity: tuple[Diversity, ...] = ()
     tradeoffs: tuple[Tradeoff, ...] = ()
+    budgets: tuple[BudgetUse, ...] = Field((), description="Of models with budgets.")
     routes: tuple[RouteMap, ...] = Field((), description="Of models with routers, a few inputs each.")
     examples: Examples | None = None
     gaps: tuple[Gap, ...] = Field((), description="What could not be shown.")
@@ -103,6 +105,21 @@ def gather_content(evaluation: Evaluation) -> ReportContent:
             for found in _attempt(gaps, f"diversity of {name}", measure_diversity, name, predictions)
         ),
         tradeoffs=measure_tradeoffs(result),
+        budgets=tuple(
+            found
+            for name, predictions in models.items()
+            if predictions.use is not None and predictions.use.heads is not None
+            for found in _attempt(
+                gaps,
+                f"budgets of {name}",
+                measure_budget_use,
+                name,
+                predictions.use,
+                result.models[0].name,
+                models[result.models[0].name].test,
+                evaluation,
+            )
+        ),
         routes=gather_routes(evaluation),
         examples=gather_examples(subject, models, evaluation.test),
         gaps=tuple(gaps),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from compress.evaluation.report import (
+    budgets,
     detection,
     diversity,
     heads,
@@ -88,6 +89,17 @@ def _sections(content: ReportContent, look: Look) -> Iterator[Section]:
         "Heads",
         heads.explanation(content.heads),
         tuple(heads.draw_heads(data, look, place) for place, data in enumerate(content.heads)),
+    )
+    yield Section(
+        "budgets",
+        "Which inputs get more heads?",
+        "Budgets",
+        budgets.EXPLANATION,
+        tuple(
+            draw(data, look, place)
+            for place, data in enumerate(content.budgets)
+            for draw in (budgets.draw_difficulty, budgets.draw_layers, budgets.draw_inputs)
+        ),
     )
     yield Section(
         "routes",
