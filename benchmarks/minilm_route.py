@@ -30,6 +30,7 @@ from compress.allocator import keep_memory
 )
 @click.option("--first-epochs", default=2, show_default=True, help="Epochs of the fine-tuning.")
 @click.option("--lr", default=1e-4, show_default=True)
+@click.option("--distill", default=0.5, show_default=True, help="Share of the teacher's targets, for every model.")
 @click.option("--anneal", default=0.4, show_default=True)
 @click.option("--capacity", default=0.5, show_default=True)
 @click.option("--part", default="block", show_default=True)
@@ -44,6 +45,7 @@ def main(
     steps: int,
     first_epochs: int,
     lr: float,
+    distill: float,
     anneal: float,
     capacity: float,
     part: str,
@@ -55,7 +57,7 @@ def main(
     quiet_threads(threads)
     start = fine_tuned_minilm(data, work / "minilm", epochs=first_epochs, limit=limit)
     routing = {**routing_of(compress.load(start), capacity, part, choice), "anneal": anneal}
-    training = {"steps": steps, "batch_size": BATCH, "lr": lr, "distill": 0.5}
+    training = {"steps": steps, "batch_size": BATCH, "lr": lr, "distill": distill}
     train, test = (movie_sentences(data, part_, limit) for part_ in ("train", "test"))
     show(Comparison(start, work, train, test, routing, training).run(range(seeds), baseline_seeds))
 

@@ -19,7 +19,7 @@ from minilm import is_done
 import compress
 from compress.data.base import Dataset
 from compress.data.labels import align_labels
-from compress.inference.forward import all_answers, answers
+from compress.inference.forward import answers
 from compress.routing.blocks import every_block, removal_costs
 from compress.runtime import Runtime
 from compress.transformer.combine import combine_logits
@@ -122,13 +122,12 @@ def without_blocks(model: Transformer, removed: Sequence[int]) -> Transformer:
 def measured(model: Transformer, test: Dataset) -> Measured:
     """Which samples ``model`` classifies correctly, and what it executed."""
     test = align_labels(test, model.labels)
-    logits, labels = all_answers(model, model, test, RUNTIME, "test")
-    right = (combine_logits(logits).argmax(1) == labels).numpy()
-    meter, total = FlopMeter(model), 0.0
-    for batch in answers(model, model, test, RUNTIME, "flops"):
-        lengths = batch.lengths or [None] * batch.logits.shape[1]
-        total += float(meter.executed(batch.usage[0] if batch.usage else None, lengths).total.sum())
-    return Measured(right, total / len(test))
+    meter, total, right = FlopMeter(model), 0.0, list[torch.Tensor]()
+    for batch in answers(model, model, test, RUNTIME, "test"):
+        labels = torch.empty(0) if batch.labels is None else batch.labels
+        right.append(combine_logits(batch.logits).argmax(1) == labels)
+        total += float(meter.executed(batch.usage[0], batch.lengths or [None] * len(batch.ids)).total.sum())
+    return Measured(torch.cat(right).numpy(), total / len(test))
 
 
 def paired(own: Sequence[Measured], dense: Sequence[Measured], seed: int = 0) -> tuple[float, float, float]:
