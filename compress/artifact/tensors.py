@@ -36,6 +36,7 @@ INDEX_SUFFIX = ".index.json"
 SHARD_BYTES = 5 * 10**9
 METADATA_NAME = "compress"
 TIES = "ties"
+REMAP_BYTES = 64 * 2**20
 
 _FORMAT_NAMES: Mapping[torch.dtype, str] = {
     torch.bool: "BOOL",
@@ -146,7 +147,8 @@ class TensorFile(Mapping[str, torch.Tensor]):
     """The tensors of a file or of its shards, read from the memory-mapped file when asked for.
 
     Iterates in sorted order. A tied name gives the very tensor of the name that it is tied to. Tensors share the
-    mapped pages: writing into one changes it for this object, never the file.
+    mapped pages: writing into one changes it for this object, never the file. A file of which much was read is mapped
+    anew, so that the pages of tensors that are no longer needed do not stay in memory.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class TensorFile(Mapping[str, torch.Tensor]):
         self.ties = ties
         self._declared, self._files = declared, files
         self._handles: dict[Path, safe_open] = {}
+        self._read = 0
         self._shared: dict[str, torch.Tensor] = {}
 
     def __len__(self) -> int:
@@ -195,6 +198,10 @@ class TensorFile(Mapping[str, torch.Tensor]):
             if path not in self._handles:
                 self._handles[path] = safe_open(path, framework="pt")
             tensor: torch.Tensor = self._handles[path].get_tensor(name)
+            self._read += tensor.nbytes
+            if self._read > REMAP_BYTES:
+                self._handles.clear()
+                self._read = 0
             return tensor
         except OSError as error:
             raise read_failure(error, path) from error

@@ -145,6 +145,7 @@ def _layer(block: nn.Module, family: Family, where: str) -> Layer:
         original_heads=heads,
         dropout=_dropout(block, paths.attention_dropout),
         output_dropout=_dropout(block, paths.attention_output_dropout),
+        device="meta",
     ).load_projections(query, key, value, output)
     mlp = nn.Sequential(
         OrderedDict(

@@ -229,6 +229,7 @@ def _attention(source: Any, where: str, causal: bool) -> Attention:
         qkv_bias=source.in_proj_bias is not None,
         output_bias=source.out_proj.bias is not None,
         causal=causal,
+        device="meta",
         **options,
     )
     weights = source.in_proj_weight.chunk(3)  # rows are ordered (3, H, D)

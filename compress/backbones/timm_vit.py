@@ -135,6 +135,7 @@ def _layer(block: Block, where: str) -> Layer:
         key_norm=source.k_norm,
         dropout=source.attn_drop.p,
         output_dropout=source.proj_drop.p,
+        device="meta",
     )
     weights = source.qkv.weight.chunk(3)  # rows are ordered (3, H, D)
     biases = [None] * 3 if source.qkv.bias is None else source.qkv.bias.chunk(3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from compress.evaluation.metrics.detection import detect
@@ -41,6 +40,8 @@ class Losses:
             raise ValueError(f"the losses of objective {objective} were not measured")
         if objective != "avg":
             return losses[0]
+        from scipy.stats import rankdata  # importing it takes more than a second, and few objectives need it
+
         return torch.stack([torch.from_numpy(rankdata(loss.numpy())) for loss in losses]).mean(0)
 
     def importance(self, objective: Objective) -> Tensor:

@@ -244,7 +244,7 @@ def _check_inputs(model: Transformer, dataset: Dataset | None) -> Inputs:
     """A few inputs for the self-check: real ones when there are any."""
     device = next(model.parameters()).device
     if dataset is None:
-        return model.stem.example(2)
+        return model.stem.probe()
     few = range(min(SELF_CHECK_SAMPLES, len(dataset)))
     batch = next(iter(batches(dataset, preprocessor(model), batch_size=len(few), indices=few)))
     return to_device(batch.inputs, device, next(model.parameters()).dtype)

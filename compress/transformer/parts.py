@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor, nn
 
 Inputs = Tensor | Mapping[str, Tensor]
+PROBE_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class Stem(nn.Module):
     def example(self, batch: int = 1, length: int | None = None) -> Inputs:
         """Valid inputs for shapes and timings: ``batch`` of them, of ``length`` tokens where the family has lengths."""
         raise NotImplementedError
+
+    def probe(self, batch: int = 2) -> Inputs:
+        """Inputs for comparing two models: random images, or short texts."""
+        example = self.example(batch)
+        if isinstance(example, Tensor):
+            noise = torch.randn(example.shape, generator=torch.Generator().manual_seed(0))
+            return noise.to(example.device, example.dtype)
+        return self.example(batch, min(PROBE_TOKENS, example["input_ids"].shape[1]))
 
 
 class Head(nn.Module):
