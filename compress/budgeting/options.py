@@ -22,7 +22,7 @@ class Budget(Training):
     )
     predictor_lr: float = Field(2e-3, gt=0.0, description="Highest learning rate of predictors and scorers.")
     budget_weight: float = Field(
-        10.0, ge=0.0, allow_inf_nan=False, description="Weight of the squared excess beyond min and max."
+        2.0, ge=0.0, allow_inf_nan=False, description="Weight of the squared excess beyond min and max."
     )
     entropy_weight: float = Field(
         0.02,

@@ -61,11 +61,8 @@ def shift_predictors(model: Transformer, dataset: Dataset, runtime: Runtime, tar
             break
         step = _solve(layers, target)
         total += step
-        with torch.no_grad():
-            for _, attention in budgeted_attentions(model):
-                bias: Tensor | None = attention.chooser.budget.bias
-                if bias is not None:
-                    bias.add_(step)
+        for _, attention in budgeted_attentions(model):
+            attention.chooser.shift(step)
     return total
 
 
