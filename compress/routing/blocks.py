@@ -98,7 +98,7 @@ def removal_costs(model: Transformer, dataset: Dataset, runtime: Runtime) -> lis
     for batch in batches(part, preprocessor(model), batch_size=runtime.batch_size):
         if batch.labels is None:
             continue
-        inputs = to_device(batch.inputs, runtime.torch_device())
+        inputs = to_device(batch.inputs, runtime.torch_device(), next(model.parameters()).dtype)
         without: Sequence[int | None] = (*range(len(model.layers)), None)
         with torch.inference_mode():
             for number, block in enumerate(without):

@@ -49,7 +49,7 @@ def observe(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[Blo
     places = even_places(len(dataset), MOST_SAMPLES)
     for batch in batches(take(dataset, places), preprocessor(model), batch_size=runtime.batch_size):
         with torch.inference_mode():
-            model.members(to_device(batch.inputs, runtime.torch_device()))
+            model.members(to_device(batch.inputs, runtime.torch_device(), next(model.parameters()).dtype))
         for index, layer in routed_layers(model):
             if layer.selection is not None:
                 found[index].append(layer.selection)

@@ -127,16 +127,21 @@ def route(
         tensorboard=None if tensorboard is None else Path(tensorboard),
         overwrite=overwrite,
     )
+    return _trained(job, routed, parent)
+
+
+def _trained(job: Job, routed: Transformer, parent: str) -> RouteResult:
+    """Train, look at the routers, and write."""
     seen: list[BlockRoutes] = []
 
     def finish(trained: Transformer, tuned: Tuned) -> dict[str, Any]:
-        seen.extend(_observed(trained, dataset, runtime))
+        seen.extend(_observed(trained, job.dataset, job.runtime))
         return {"routes": [asdict(routes) for routes in seen]}
 
-    tuned = tune_one(job, routed, parent, as_tune(resolved), finish=finish)
-    team.on_main(lambda: remove_states(out))
+    tuned = tune_one(job, routed, parent, job.options, finish=finish)
+    job.team.on_main(lambda: remove_states(job.out))
     capacity = tuple(layer.router.capacity for _, layer in routed_layers(routed))
-    return RouteResult(out, capacity, tuple(seen), tuned)
+    return RouteResult(job.out, capacity, tuple(seen), tuned)
 
 
 def _routed_start(

@@ -48,6 +48,12 @@ def draw_sections(content: ReportContent) -> list[Section]:
 
 
 def _sections(content: ReportContent, look: Look) -> Iterator[Section]:
+    yield from _answers(content, look)
+    yield from _insides(content, look)
+
+
+def _answers(content: ReportContent, look: Look) -> Iterator[Section]:
+    """How good the models are, and what that costs."""
     yield Section(
         "cost",
         "What does quality cost?",
@@ -83,6 +89,10 @@ def _sections(content: ReportContent, look: Look) -> Iterator[Section]:
         severity.EXPLANATION,
         tuple(severity.draw_severities(content.result, look)),
     )
+
+
+def _insides(content: ReportContent, look: Look) -> Iterator[Section]:
+    """What the models keep, run and skip."""
     yield Section(
         "heads",
         "Which attention heads were kept?",
