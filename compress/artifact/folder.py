@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,14 +41,23 @@ _KIND_CURES: dict[Kind, str] = {
 }
 
 
-def check_target(target: Path, *, overwrite: bool = False) -> None:
+def check_target(target: Path, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> None:
     """Refuse a place where no artifact may be put, without touching it.
 
+    Args:
+        target: the place.
+        overwrite: whether an artifact that is there may be replaced, with everything else in its folder.
+        inputs: what the artifact is made from; those that are no paths are passed over.
+
     Raises:
-        ArtifactError: it is a file, a mount point, the working folder, or a folder with content that ``overwrite``
-            does not cover: without ``overwrite`` any, with it one that is no artifact.
+        ArtifactError: it is a file, a mount point, the working folder, one of the inputs or around or inside of one,
+            or a folder with content that ``overwrite`` does not cover: without ``overwrite`` any, with it one that is
+            no artifact.
     """
     real = Path(os.path.realpath(target))
+    for given in inputs:
+        if isinstance(given, str | os.PathLike):
+            _check_apart(target, real, Path(os.path.realpath(Path(given).expanduser())))
     try:
         if not os.path.lexists(real):
             return
@@ -68,6 +77,27 @@ def check_target(target: Path, *, overwrite: bool = False) -> None:
             where=str(target),
             fix="delete it yourself or choose another folder",
         )
+
+
+def _check_apart(target: Path, real: Path, given: Path) -> None:
+    """Refuse an output that would destroy the input it is made from."""
+    if real == given:
+        where = "is"
+    elif real in given.parents and given.exists():
+        where = "holds"
+    elif given in real.parents and _is_part(real.relative_to(given).parts[0], given):
+        where = "is a part of"
+    else:
+        return
+    raise ArtifactError(f"{where} the input {given}", where=str(target), fix="choose another folder for the output")
+
+
+def _is_part(name: str, folder: Path) -> bool:
+    """Whether an artifact lists a file or a member of this name; what else lies in its folder is not its own."""
+    if not (folder / MANIFEST_NAME).is_file():
+        return False
+    manifest = read_manifest(folder)
+    return name in {Path(listed).parts[0] for listed in (*manifest.files, *manifest.members)}
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ def budget(
 
 
 def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> BudgetResult:
-    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite))
+    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite, inputs=(given,)))
     folder = artifact_folder(given) if isinstance(given, str | Path) else None
     start = starting_model(given, job.dataset, from_scratch=False, seed=job.options.seed)
     parent = model_fingerprint(start) if folder is None else verify_folder(folder).digest

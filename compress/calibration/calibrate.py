@@ -95,7 +95,7 @@ def calibrate(
     Source: see ``fit_temperature`` and ``risk_threshold``.
     """
     options, runtime, out = options or Calibrate(), runtime or Runtime(), Path(out)
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     opened = open_model(model)
     dataset = open_dataset(data) if isinstance(data, str) else data
     require_kind(dataset, opened.config.preprocessing.kind)

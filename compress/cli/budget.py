@@ -77,7 +77,7 @@ def budget(
     from compress.artifact.folder import check_target
     from compress.budgeting.budget import budget as budget_model
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     result = budget_model(
         open_given_model(model, model_details(values)),
         out,

@@ -53,7 +53,7 @@ def calibrate(model: str, data: str, out: Path, overwrite: bool, json_target: st
     from compress.artifact.folder import check_target
     from compress.calibration.calibrate import calibrate as calibrate_model
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     result = calibrate_model(
         open_given_model(model, model_details(values)),
         out,

@@ -12,6 +12,7 @@ from compress.cli.console import message_options
 from compress.cli.eval_models import named_models, opened_models
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit, raise_for_gates
+from compress.cli.result_file import checked_result_file, write_result
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     RESULT,
     "--junit",
     type=click.Path(path_type=Path),
+    callback=checked_result_file,
     metavar="FILE",
     help="Write the gates as JUnit XML, a test case per gate and model.",
 )
@@ -106,10 +108,9 @@ def evaluate(models: tuple[str, ...], json_target: str | None, junit: Path | Non
     options = read_options(Evaluate, values)
     result = _of_models(models, options, values) if values["stored"] is None else _of_stored(models, options, values)
     if junit is not None:
-        from compress.artifact.durable import write_bytes
         from compress.evaluation.junit import junit_xml
 
-        write_bytes(junit, junit_xml(result))
+        write_result(junit, junit_xml(result))
     emit(result.table(), json.loads(result.to_json()), json_target)
     raise_for_gates([gate.message for gate in result.failed_gates])
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compress.artifact.manifest import MANIFEST_NAME
 from compress.cli.shared_options import named_references, open_given_model
 from compress.errors import UsageError
 from compress.evaluation.baselines.specification import Baseline, parse_baseline
@@ -41,7 +42,7 @@ def opened_models(named: Mapping[str, str | Baseline], details: Mapping[str, Any
         reference
         for given in named.values()
         for reference in (given.models if isinstance(given, Baseline) else [given])
-        if isinstance(reference, str) and scheme_of(reference)
+        if isinstance(reference, str) and _of_a_family(reference)
     ]
     if "weights" in details and len(set(references)) != 1:
         raise UsageError(
@@ -51,7 +52,7 @@ def opened_models(named: Mapping[str, str | Baseline], details: Mapping[str, Any
         )
 
     def opened(reference: str | Path | nn.Module) -> str | Path | nn.Module:
-        if isinstance(reference, str) and scheme_of(reference):
+        if isinstance(reference, str) and _of_a_family(reference):
             return open_given_model(reference, details)
         return Path(reference) if isinstance(reference, str) else reference
 
@@ -59,3 +60,9 @@ def opened_models(named: Mapping[str, str | Baseline], details: Mapping[str, Any
         name: Baseline(given.kind, tuple(map(opened, given.models))) if isinstance(given, Baseline) else opened(given)
         for name, given in named.items()
     }
+
+
+def _of_a_family(reference: str) -> bool:
+    """Whether a model is opened by its family: it has a scheme, or is a folder and no artifact."""
+    folder = Path(reference).expanduser()
+    return bool(scheme_of(reference)) or (folder.is_dir() and not (folder / MANIFEST_NAME).is_file())

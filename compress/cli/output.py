@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
+from compress.cli.result_file import STDOUT, write_result
 from compress.errors import GateFailed, UsageError
 from compress.progress import first_process
 
 logger = logging.getLogger(__name__)
 
-STDOUT = "-"
 JSON_OPTION = "--json"
 
 
@@ -38,11 +38,9 @@ def emit(table: str, plain: Any, json_target: str | None) -> None:
     if json_target == STDOUT:
         _print(_json(plain))
         return
+    _print(table.rstrip("\n") + "\n")  # first, since a file may yet fail
     if json_target is not None:
-        from compress.artifact.durable import write_bytes
-
-        write_bytes(Path(json_target), _json(plain).encode())
-    _print(table.rstrip("\n") + "\n")
+        write_result(Path(json_target), _json(plain).encode())
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:

@@ -10,7 +10,8 @@ import click
 
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
-from compress.cli.output import STDOUT, columns, emit
+from compress.cli.output import columns, emit
+from compress.cli.result_file import STDOUT
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,

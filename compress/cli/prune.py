@@ -83,7 +83,7 @@ def prune(
     from compress.artifact.folder import check_target
     from compress.pruning.prune import prune as prune_model
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     result = prune_model(
         open_given_model(model, model_details(values)),
         out,

@@ -82,7 +82,7 @@ def route(
     from compress.artifact.folder import check_target
     from compress.routing.route import route as route_model
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     result = route_model(
         open_given_model(model, model_details(values)),
         out,

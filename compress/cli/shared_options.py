@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from compress.cli.help_pages import section_option
+from compress.cli.result_file import checked_result_file
+from compress.data.reference import ROWS
 from compress.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def json_option() -> Callable[[F], F]:
         RESULT,
         "--json",
         "json_target",
+        callback=checked_result_file,
         metavar="FILE|-",
         help="Write the result as JSON to a file, or to stdout instead of a table.",
     )
@@ -143,8 +146,8 @@ def named_references(values: Iterable[str], option: str) -> dict[str, str]:
 
 
 def _last_part(reference: str) -> str:
-    """``photos`` of ``builtin:photos``, ``svhn`` of ``./data/svhn#test``, ``reviews`` of ``reviews.csv``."""
-    path = Path(reference.partition("#")[0])
+    """``photos`` of ``builtin:photos``, ``svhn`` of ``./data/svhn#test[:9]``, ``reviews`` of ``reviews.csv``."""
+    path = Path(ROWS.sub("", reference).partition("#")[0])
     if path.name in ("", "..", "."):
         path = path.resolve()
     name = path.name if path.is_dir() else path.stem

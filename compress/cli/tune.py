@@ -112,7 +112,7 @@ def tune(
     from compress.artifact.folder import check_target
     from compress.tuning.tune import tune as tune_model
 
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(model,))
     result = tune_model(
         _given_model(model, details, described=options.from_scratch or options.objective == "captions"),
         out,

@@ -65,10 +65,12 @@ class DelimitedFile:
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:
+                    what, fix = "broken quoting", 'close the quote, and write a quote within a cell as ""'
+                    if "field limit" in str(error):
+                        what = f"a quote that is never closed, or more than {csv.field_size_limit():,} characters"
+                        fix += ", or cut the text"
                     raise DataError(
-                        f"broken quoting in the row that begins here ({error})",
-                        where=f"{self._path}:{line}",
-                        fix='close the quote, and write a quote within a cell as ""',
+                        f"{what} in the row that begins here ({error})", where=f"{self._path}:{line}", fix=fix
                     ) from None
                 except UnicodeDecodeError:
                     raise self._not_utf8() from None

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from compress.options import Options
+
+Edge = Annotated[int, Field(ge=1, le=2**14)]
+Deviation = Annotated[FiniteFloat, Field(gt=0.0)]
 
 
 class ImagePreprocessing(Options):
     """Resize, crop, channel conversion and normalisation of an image."""
 
     kind: Literal["image"] = Field("image", description="Tells the kinds of preprocessing apart.")
-    size: tuple[int, int] = Field(description="Height and width of the model's input, pixels.")
+    size: tuple[Edge, Edge] = Field(description="Height and width of the model's input, pixels.")
     channels: int = Field(ge=1, description="Channels of the model's input; 1 converts to grey, 3 to RGB.")
-    mean: tuple[float, ...] = Field(description="Per-channel mean that is subtracted, on the scale 0..1.")
-    std: tuple[float, ...] = Field(description="Per-channel deviation that is divided by, on the scale 0..1.")
+    mean: tuple[FiniteFloat, ...] = Field(description="Per-channel mean that is subtracted, on the scale 0..1.")
+    std: tuple[Deviation, ...] = Field(description="Per-channel deviation that is divided by, on the scale 0..1.")
     resize: Literal["squash", "shortest", "longest"] = Field(
         "shortest", description="squash: ignore the aspect ratio; shortest: resize and crop the centre; longest: pad."
     )

@@ -51,7 +51,7 @@ class JsonLinesFile:
                     record = json.loads(text) if text.strip() else None
                 except UnicodeDecodeError as error:
                     raise not_utf8(self._path, number, error) from None
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise DataError(
                         f"not JSON ({error})", where=f"{self._path}:{number}", fix="correct the line"
                     ) from None

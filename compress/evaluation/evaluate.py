@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torch import nn
 
+from compress.artifact.folder import check_target
 from compress.data.base import Dataset, open_dataset, require_kind
 from compress.data.corruptions.registry import chosen_corruptions
 from compress.data.labels import align_labels
@@ -76,6 +77,8 @@ def evaluate(
     """
     if report is not None:
         check_report_folder(Path(report))
+    if predictions is not None:
+        check_target(Path(predictions), overwrite=overwrite, inputs=_references(models.values()))
     with contextlib.ExitStack() as stack:
         store = None
         if predictions is not None:
@@ -202,6 +205,12 @@ class _Running:
         if name == TEST:
             self.collected[model] = collected
         return collected.columns
+
+
+def _references(given: Iterable[Given]) -> Iterator[Given]:
+    """The models, those inside a baseline too."""
+    for model in given:
+        yield from model.models if isinstance(model, Baseline) else [model]
 
 
 def _opened(data: str | Dataset) -> Dataset:

@@ -143,8 +143,19 @@ def _parse(text: str, metrics: Collection[str], models: Collection[str]) -> Gate
         if subject not in models:
             raise UsageError(f"no model {subject!r} in this call", where=where, fix=nearest(subject, models))
     if metric not in metrics:
-        raise UsageError(f"unknown metric {metric!r}", where=where, fix=nearest(metric, metrics))
-    return Gate(text.strip(), metric, comparison, _parse_limit(right, models, where), subject)
+        raise UsageError(f"unknown metric {metric!r}", where=where, fix=metric_hint(metric, metrics))
+    limit = _parse_limit(right, models, where)
+    if subject is not None and subject == limit.model:
+        raise UsageError(f"compares {subject!r} with itself", where=where, fix="name another model")
+    return Gate(text.strip(), metric, comparison, limit, subject)
+
+
+def metric_hint(name: str, metrics: Collection[str]) -> str:
+    """What to do about an unknown metric: give the foreign set that it is of, or correct its name."""
+    parts = name.split("/")
+    if parts[0] == "ood" and len(parts) > 2 and not any(known.startswith("ood/") for known in metrics):
+        return f"pass --ood {parts[1]}=DATA, or name it under data.ood in a recipe"
+    return nearest(name, metrics)
 
 
 def _parse_limit(text: str, models: Collection[str], where: str) -> Limit:

@@ -91,7 +91,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     """
     options = options or Fuse()
     pruned, out = Path(pruned), Path(out)
-    check_target(out, overwrite=overwrite)
+    check_target(out, overwrite=overwrite, inputs=(pruned,))
     manifest = verify_folder(pruned, expect_kind="members")
     members = [_read_member(pruned / name) for name in manifest.members]
     config = _fused_config(members, options)

@@ -71,7 +71,7 @@ def prune(
     options, runtime, out = options or Prune(), runtime or Runtime(), Path(out)
     check_options(options, ood=ood is not None, scores=scores is not None)
     team = processes(runtime.torch_device())
-    team.on_main(lambda: check_target(out, overwrite=overwrite))
+    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
     model = open_single(model)
     dataset = open_calibration(data, model, labelled=needs_labels(options))
     foreign = open_foreign(ood, model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from compress.errors import SelfCheckError
+from compress.errors import ModelError, SelfCheckError
 from compress.placing import evaluating
 from compress.transformer.cost import count_parameters, head_parameters
 from compress.transformer.model import Transformer
@@ -26,6 +26,7 @@ def check_pruned(original: Transformer, pruned: Transformer, inputs: Inputs, nam
         The largest difference of logits, relative to the largest logit (at least 1).
 
     Raises:
+        ModelError: the original's own logits are not finite.
         SelfCheckError: the logits differ by more than 1e-5 (float32; wider in narrower formats), or the number of
             parameters did not fall by what the removed heads held.
     """
@@ -38,6 +39,8 @@ def check_pruned(original: Transformer, pruned: Transformer, inputs: Inputs, nam
         predicted += (len(present) - len(kept)) * head_parameters(before.attention)
     with evaluating(original), evaluating(pruned), torch.inference_mode():
         expected, found = original.members(inputs, gates=gates), pruned.members(inputs)
+    if not bool(expected.isfinite().all()):
+        raise ModelError("its logits are not finite", where="the model", fix="look for NaN or infinity in its weights")
     removed = count_parameters(original) - count_parameters(pruned)
     if removed != predicted:
         raise SelfCheckError(f"{removed} parameters were removed instead of {predicted}", where=name, fix="report this")

@@ -107,7 +107,7 @@ def route(
     if tensorboard is not None:
         require_tensorboard()
     team = processes(runtime.torch_device())
-    team.on_main(lambda: check_target(out, overwrite=overwrite))
+    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
     dataset = _opened(data)
     routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)
     job = Job(

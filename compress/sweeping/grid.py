@@ -25,6 +25,8 @@ class Grid(Options):
         """Name and options of each combination, such as ``k4-m3-b6``; what is not in the grid comes from ``base``."""
         named = {}
         for keep, members, branch in product(self.keep, self.members, self.branch_layer):
+            if members == 1 and base.trunk_keep is None and branch != self.branch_layer[0]:
+                continue  # one member has no trunk of its own: the same model again
             changes = {"keep": keep, "members": members, "branch_layer": branch}
             named[f"k{keep}-m{members}-b{branch}"] = base.model_copy(update=changes)
         yield from named.items()

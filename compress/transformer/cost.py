@@ -106,10 +106,15 @@ def _padding(attention: Attention) -> int:
 
 
 def _in_memory(module: M) -> M:
-    """The module itself, or for a skeleton a copy with memory; its values do not matter."""
-    if any(parameter.is_meta for parameter in module.parameters()):
-        return copy.deepcopy(module).to_empty(device="cpu")
-    return module
+    """The module itself, or for a skeleton a copy with memory: of zeros, since some values are indices."""
+    if not any(parameter.is_meta for parameter in module.parameters()):
+        return module
+    copied = copy.deepcopy(module).to_empty(device="cpu")
+    for tensor in copied.state_dict(keep_vars=True).values():
+        tensor.detach().zero_()
+    for buffer in copied.buffers():  # those too that are not saved
+        buffer.zero_()
+    return copied
 
 
 def _counted(module: nn.Module, argument: Any) -> tuple[int, Any]:

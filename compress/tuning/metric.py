@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compress.errors import UsageError
+from compress.evaluation.gates import metric_hint
 from compress.evaluation.metrics.registry import Metric, catalogue
-from compress.registry import nearest
 from compress.tuning.options import Training
 
 ONLY_WITH_VALIDATION = ("metric", "evaluate_steps", "patience")
@@ -24,8 +24,9 @@ def chosen_metric(name: str, ood: Mapping[str, object]) -> Metric:
         if metric.better != "none" and metric.scope in ("test", "ood")
     }
     if name not in known:
-        hint = "give --ood NAME=DATA" if name.startswith("ood/") and not ood else nearest(name, known)
-        raise UsageError(f"{name!r} is no metric that a checkpoint can be chosen by", where="--metric", fix=hint)
+        raise UsageError(
+            f"{name!r} is no metric that a checkpoint can be chosen by", where="--metric", fix=metric_hint(name, known)
+        )
     return known[name]
 
 

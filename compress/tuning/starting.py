@@ -47,7 +47,7 @@ def redrawn(model: Transformer, seed: int) -> Transformer:
     """A model of the same architecture, heads and labels with the library's own random weights.
 
     Raises:
-        ModelError: a fused model, whose weights come from members.
+        ModelError: a fused model, whose weights come from members; or one with budgets or routers.
     """
     config = model.config
     if config.structure.members > 1:
@@ -55,6 +55,12 @@ def redrawn(model: Transformer, seed: int) -> Transformer:
             "a fused model has no random weights of its own",
             where="--from-scratch",
             fix="train one model from scratch, then prune and fuse it",
+        )
+    if config.attached is not None:
+        raise ModelError(
+            f"what is trained from scratch would lose its {config.attached}",
+            where="--from-scratch",
+            fix="train the model from scratch first, then give it budgets or routers",
         )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(seed, "weights"))

@@ -117,7 +117,7 @@ def tune(
 
 
 def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tuple[Tuned, ...]:
-    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite))
+    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite, inputs=(reference,)))
     if job.options.objective == "captions":
         models: tuple[Tuned, ...] = (tune_pair(job, reference),)
         remove_states(job.out)

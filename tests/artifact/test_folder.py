@@ -406,3 +406,36 @@ def test_a_moved_artifact_stays_sound(tmp_path: Path) -> None:
     digest = verify_folder(save_set(tmp_path / "out")).digest
     (tmp_path / "out").rename(tmp_path / "moved")
     assert verify_folder(tmp_path / "moved").digest == digest
+
+
+class TestOutputsAndInputs:
+    @pytest.fixture
+    def artifact(self, tmp_path: Path) -> Path:
+        with (
+            new_folder(tmp_path / "in", kind="members", stage="prune", members=["member-0"]) as partial,
+            new_folder(partial / "member-0", kind="model", stage="prune") as member,
+        ):
+            (member / "weights").write_text("1")
+        return tmp_path / "in"
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [("in", "is the input"), ("in/member-0", "is a part of the input"), ("", "holds the input")],
+    )
+    def test_an_output_that_would_destroy_its_input_is_refused(
+        self, artifact: Path, tmp_path: Path, target: str, message: str
+    ) -> None:
+        for given in (artifact, str(artifact)):
+            with pytest.raises(ArtifactError, match=message):
+                check_target(tmp_path / target, overwrite=True, inputs=[given])
+
+    def test_a_link_to_the_input_is_the_input(self, artifact: Path, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(artifact)
+        with pytest.raises(ArtifactError, match="is the input"):
+            check_target(tmp_path / "link", overwrite=True, inputs=[artifact])
+
+    def test_other_places_are_fine(self, artifact: Path, tmp_path: Path) -> None:
+        (tmp_path / "plain").mkdir()
+        check_target(tmp_path / "out", inputs=[artifact, "timm:vit_tiny_patch16_224", None])
+        check_target(tmp_path / "plain" / "out", inputs=[tmp_path / "plain"])
+        check_target(artifact / "fused", inputs=[artifact])

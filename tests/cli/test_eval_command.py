@@ -129,3 +129,10 @@ def test_names_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     with pytest.raises(UsageError, match="two are called 'mc_dropout'"):
         named_models(["mc_dropout:a", "mc_dropout:b"])
+
+
+def test_predictions_do_not_replace_the_model_they_are_of(capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("m", "pruned/member-0"):
+        assert main(["eval", "m", "pruned", "--data", "data", *QUICK, "--predictions", target, "--overwrite"]) == 2
+        assert "the input" in capsys.readouterr().err
+    assert main(["eval", "m", "--data", "data", *QUICK]) == 0

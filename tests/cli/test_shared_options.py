@@ -14,6 +14,8 @@ from compress.errors import UsageError
         ("svhn=./data/svhn#test", "svhn", "./data/svhn#test"),
         ("builtin:photos", "photos", "builtin:photos"),
         ("builtin:digits#test", "digits", "builtin:digits#test"),
+        ("builtin:photos[:50]", "photos", "builtin:photos[:50]"),
+        ("./data/svhn#test[1::2]", "svhn", "./data/svhn#test[1::2]"),
         ("./data/svhn#test", "svhn", "./data/svhn#test"),
         ("reviews.csv", "reviews", "reviews.csv"),
         ("hf:org/name", "name", "hf:org/name"),

@@ -123,6 +123,13 @@ def test_the_only_column_is_the_text(tmp_path: Path) -> None:
         ("t.csv", "text,label\nx,1\ny\n", {}, "{path}:3: 1 cells where the header has 2"),
         ("t.csv", 'text,label\n"x\ny",1,2\n', {}, "{path}:2: 3 cells where the header has 2"),
         ("t.csv", 'text,label\nx,1\n"y,0\nz,1\n', {}, "{path}:3: broken quoting"),
+        (
+            "t.csv",
+            "text,label\n" + "x" * 140_000 + ",1\n",
+            {},
+            "{path}:2: a quote that is never closed, or more than 131,072 characters",
+        ),
+        ("t.jsonl", '{"text":' + "[" * 100_000 + "]" * 100_000 + "}\n", {}, "{path}:1: not JSON"),
         ("t.csv", "text,label\nx,1\ny,\n", {}, "{path}, row 3: the label is missing"),
         ("t.csv", "text,label\nx,0\ny,0.5\n", {}, "{path}, row 3: the label 0.5 is a fraction"),
         ("t.jsonl", '{"text": "a"}\n{"text": \n', {}, "{path}:2: not JSON"),

@@ -113,6 +113,7 @@ def test_costs() -> None:
     [
         ("cal/ecce > 0.05", "unknown metric 'cal/ecce'; did you mean 'cal/ece'?"),
         ("ood/shvn/auroc < 0.9", "unknown metric 'ood/shvn/auroc'; did you mean 'ood/svhn/auroc'?"),
+        ("fused: cls/accuracy < fused", "compares 'fused' with itself; name another model"),
         ("cls/accuracy < singel - 0.01", "neither a number nor a model of this call; did you mean 'single'?"),
         ("fusd: cal/ece > 0.1", "no model 'fusd' in this call"),
         ("cls/accuracy < single / 2", "not a limit"),

@@ -7,6 +7,7 @@ import torch
 from tiny.all_cases import CASES
 from torch.utils.flop_counter import FlopCounterMode
 
+from compress.backbones.registry import build_skeleton
 from compress.transformer.cost import count_cost
 from compress.transformer.surgery import prune_heads
 
@@ -38,3 +39,13 @@ def test_half_the_heads_are_half_the_attention(name: str) -> None:
     for whole, half in zip(count_cost(model).layers, count_cost(halved).layers, strict=True):
         assert half.attention * 2 == whole.attention
         assert half.mlp == whole.mlp
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_a_skeleton_s_memory_is_no_index_out_of_bounds(name: str) -> None:
+    """A skeleton's buffers of positions are indices; they are whatever its memory held before unless they are set."""
+    model = CASES[name]().model
+    held = [torch.full((1 << 18,), 2**40) for _ in range(64)]  # so that the next memory is full of large numbers
+    del held
+    skeleton = build_skeleton(model.config)
+    assert count_cost(skeleton).flops == count_cost(model).flops

@@ -319,7 +319,7 @@ class TestValidation:
             ({"metric": "cls/acuracy"}, "did you mean 'cls/accuracy'"),
             ({"metric": "cost/flops"}, "no metric that a checkpoint can be chosen by"),
             ({"metric": "cal/signed_ece"}, "no metric that a checkpoint can be chosen by"),
-            ({"metric": "ood/svhn/auroc"}, "give --ood NAME=DATA"),
+            ({"metric": "ood/svhn/auroc"}, "pass --ood svhn=DATA"),
         ],
     )
     def test_metrics_that_cannot_choose(

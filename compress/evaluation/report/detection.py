@@ -139,7 +139,7 @@ def _label_doubt(axes: Axes, edges: Sequence[float]) -> None:
 def draw_roc(models: Sequence[DetectionOfSet], look: Look, position: int) -> Picture:
     """The ROC curves of all models for one foreign set."""
     dataset = models[0].dataset
-    figure = new_figure(300 + legend_height(len(models)))
+    figure = new_figure(300 + legend_height(len(models), inside=True))
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2.5)))
     for entry in models:

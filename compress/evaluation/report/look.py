@@ -128,14 +128,14 @@ def shares(axes: Axes, *, x: bool = False, y: bool = False) -> None:
         axes.set_yticks(fifths, labels)
 
 
-def legend_height(entries: int) -> float:
+def legend_height(entries: int, *, inside: bool = False) -> float:
     """Units that a picture must be taller by for the legend of ``add_legend``."""
-    return 0.0 if entries <= MOST_INSIDE else 16.0 * entries
+    return 0.0 if inside and entries <= MOST_INSIDE else 16.0 * entries
 
 
-def add_legend(figure: Figure, axes: Axes, loc: Any, **options: Any) -> None:
-    """A legend inside the axes, or beneath them when there are many models."""
-    if len(axes.get_legend_handles_labels()[1]) <= MOST_INSIDE:
+def add_legend(figure: Figure, axes: Axes, loc: str | None = None, **options: Any) -> None:
+    """A legend beneath the axes; at ``loc`` inside of them where no curve goes, unless there are many models."""
+    if loc is not None and len(axes.get_legend_handles_labels()[1]) <= MOST_INSIDE:
         axes.legend(loc=loc, **options)
     else:
         figure.legend(loc="outside lower left", **{"alignment": "left"} | options)

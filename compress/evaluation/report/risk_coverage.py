@@ -74,7 +74,7 @@ def draw_risk_coverage(curves: Sequence[RiskCoverageCurve], look: Look) -> Pictu
     axes.locator_params(axis="x", nbins=5)
     axes.xaxis.set_major_formatter(tick(percent))
     axes.yaxis.set_major_formatter(tick(percent))
-    add_legend(figure, axes, "upper left")
+    add_legend(figure, axes)
     heading(axes, "Errors among the answered inputs")
     shown = "; ".join(
         f"{curve.model} {percent(risk_at(curve, SHOWN_COVERAGE))}, and {percent(curve.risk[-1])} when it answers all"

@@ -95,7 +95,7 @@ def _draw(figure: _Figure, curves: Mapping[str, Severities], look: Look, corrupt
     axes.set(xlabel="severity of the corruption", ylabel=figure.label)
     axes.set_ylim(bottom=0, top=1.02 if figure.name == "accuracy" else None)
     axes.yaxis.set_major_formatter(tick(figure.show))
-    add_legend(drawing, axes, "lower left" if figure.name == "accuracy" else "upper left")
+    add_legend(drawing, axes)
     heading(axes, figure.title, f"mean of {counted(corruptions, 'corruption', 'corruptions')}")
     shown = "; ".join(
         f"{name} from {figure.show(fmean(curve[min(curve)]))} to {figure.show(fmean(curve[max(curve)]))}"
@@ -126,7 +126,7 @@ def _draw_corruptions(corruptions: Sequence[str], accuracies: Mapping[str, Mappi
     axes.set_yticks(range(len(corruptions)), [corruption.replace("_", " ") for corruption in corruptions])
     axes.set(ylim=(len(corruptions) - 0.5, -0.5), xlim=(0, 1.02), xlabel="right answers, mean over the severities")
     shares(axes, x=True)
-    add_legend(drawing, axes, "lower left")
+    add_legend(drawing, axes)
     heading(axes, "Accuracy by corruption")
     shown = "; ".join(
         f"{corruption.replace('_', ' ')}: "

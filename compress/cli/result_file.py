@@ -1,0 +1,52 @@
+"""Files that the user names for results: looked at before the work begins, written when it is done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from compress.artifact.durable import write_bytes, write_failure
+from compress.artifact.manifest import MANIFEST_NAME
+from compress.errors import UsageError
+
+STDOUT = "-"
+
+
+def checked_result_file(context: click.Context, parameter: click.Parameter, value: str | Path | None) -> object:
+    """A click callback that refuses what could not be written once everything is computed.
+
+    Raises:
+        UsageError: the folder is missing or may not be written to, the name is a folder's, or the file belongs to an
+            artifact.
+    """
+    if value is None or str(value) == STDOUT:
+        return value
+    path, option = Path(value), parameter.opts[0]
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", where=option, fix="name a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}", where=option, fix="make it first, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} may not be written", where=option, fix="name a file that you may write")
+    if path.exists() and (path.parent / MANIFEST_NAME).is_file():
+        raise UsageError(f"{path} is a file of an artifact", where=option, fix="name another file")
+    return value
+
+
+def write_result(path: Path, content: bytes) -> None:
+    """Write a result: a file in one step, anything else (a pipe, a device) as it comes; links are followed.
+
+    Raises:
+        ArtifactError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_file() or not target.exists():
+        write_bytes(target, content)
+        return
+    try:
+        with target.open("wb") as stream:
+            stream.write(content)
+    except OSError as error:
+        raise write_failure(error, path) from error
