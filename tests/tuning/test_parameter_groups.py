@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from compress.artifact.store import load_model
+from compress.budgeting.budget import attach_budgets
+from compress.budgeting.options import Budget
 from compress.errors import ModelError
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads
@@ -47,6 +49,13 @@ def test_layers_learn_the_slower_the_lower_they_lie(model: Transformer) -> None:
     assert groups["layers.0.mlp.fc1.weight"][HIGHEST_RATE] == 0.125
     assert groups["stem.vit.pos_embed"][HIGHEST_RATE] == 0.0625
     assert depth("layers.11.norm1.weight", 12) == 1
+
+
+def test_predictors_learn_at_their_own_rate(model: Transformer) -> None:
+    budgeted = attach_budgets(model, Budget(lr=1e-4, predictor_lr=5e-3))
+    groups = by_name(budgeted, build_optimizer(budgeted, Tune(lr=1e-4)))
+    assert groups["layers.1.attention.chooser.scorer.weight"][HIGHEST_RATE] == pytest.approx(5e-3)
+    assert groups["layers.1.attention.qkv.weight"][HIGHEST_RATE] == pytest.approx(1e-4)
 
 
 def test_a_factor_scales_every_group(model: Transformer) -> None:

@@ -10,10 +10,12 @@ import torch
 from tiny.scratch_vit import tiny_source
 
 from compress.artifact.store import load_model
+from compress.attention.budget_config import BudgetConfig
 from compress.data.base import Dataset
 from compress.data.sequence import SequenceDataset
 from compress.errors import ModelError
 from compress.opening import open_model
+from compress.transformer.budgets import with_budgets
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads
 from compress.tuning.options import Tune
@@ -55,6 +57,11 @@ def test_a_pruned_model_keeps_its_structure(model: Transformer) -> None:
 def test_a_fused_model_is_refused(fused: Path) -> None:
     with pytest.raises(ModelError, match="a fused model has no random weights of its own"):
         redrawn(load_model(fused), 0)
+
+
+def test_a_model_with_budgets_is_refused(model: Transformer) -> None:
+    with pytest.raises(ModelError, match="would lose its budgets"):
+        redrawn(with_budgets(model, BudgetConfig()), 0)
 
 
 def test_an_artifact_is_trained_from_scratch(
