@@ -31,6 +31,7 @@ BATCH = 64
 @click.option("--lr", default=3e-4, show_default=True)
 @click.option("--anneal", default=0.4, show_default=True)
 @click.option("--capacity", default=0.5, show_default=True)
+@click.option("--block", "blocks", multiple=True, type=int, help="Route these instead of every second block.")
 @click.option("--part", default="block", show_default=True)
 @click.option("--choice", default="expert", show_default=True)
 @click.option("--limit", type=int, help="Use so many images only.")
@@ -45,6 +46,7 @@ def main(
     lr: float,
     anneal: float,
     capacity: float,
+    blocks: tuple[int, ...],
     part: str,
     choice: str,
     limit: int | None,
@@ -52,7 +54,7 @@ def main(
 ) -> None:
     keep_memory()
     quiet_threads(threads)
-    routing = {**routing_of(compress.load(model), capacity, part, choice), "anneal": anneal}
+    routing = {**routing_of(compress.load(model), capacity, part, choice, blocks), "anneal": anneal}
     training = {"steps": steps, "batch_size": BATCH, "lr": lr, "beta2": 0.99, "distill": 0.5}
     train, test = (compress.open_dataset(f"{data}#{split}") for split in ("train", "test"))
     if limit is not None:

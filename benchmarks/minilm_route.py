@@ -33,6 +33,7 @@ from compress.allocator import keep_memory
 @click.option("--distill", default=0.5, show_default=True, help="Share of the teacher's targets, for every model.")
 @click.option("--anneal", default=0.4, show_default=True)
 @click.option("--capacity", default=0.5, show_default=True)
+@click.option("--block", "blocks", multiple=True, type=int, help="Route these instead of every second block.")
 @click.option("--part", default="block", show_default=True)
 @click.option("--choice", default="expert", show_default=True)
 @click.option("--limit", type=int, help="Use so many sentences only.")
@@ -48,6 +49,7 @@ def main(
     distill: float,
     anneal: float,
     capacity: float,
+    blocks: tuple[int, ...],
     part: str,
     choice: str,
     limit: int | None,
@@ -56,7 +58,7 @@ def main(
     keep_memory()
     quiet_threads(threads)
     start = fine_tuned_minilm(data, work / "minilm", epochs=first_epochs, limit=limit)
-    routing = {**routing_of(compress.load(start), capacity, part, choice), "anneal": anneal}
+    routing = {**routing_of(compress.load(start), capacity, part, choice, blocks), "anneal": anneal}
     training = {"steps": steps, "batch_size": BATCH, "lr": lr, "distill": distill}
     train, test = (movie_sentences(data, part_, limit) for part_ in ("train", "test"))
     show(Comparison(start, work, train, test, routing, training).run(range(seeds), baseline_seeds))

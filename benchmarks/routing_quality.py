@@ -152,14 +152,12 @@ def show(found: Mapping[str, Sequence[Measured]], target: float = -0.5) -> None:
     click.echo(f"routed: {mean:+.2f} points over {len(dense)} seeds, target at least {target}")
 
 
-def routing_of(model: Transformer, capacity: float, part: str, choice: str) -> dict[str, object]:
-    """The options of the routed model: every second block."""
-    return {
-        "capacity": (capacity,),
-        "part": part,
-        "choice": choice,
-        "blocks": every_block(2, len(model.layers)),
-    }
+def routing_of(
+    model: Transformer, capacity: float, part: str, choice: str, blocks: Sequence[int] = ()
+) -> dict[str, object]:
+    """The options of the routed model: the given blocks, or every second one."""
+    chosen = tuple(blocks) or every_block(2, len(model.layers))
+    return {"capacity": (capacity,), "part": part, "choice": choice, "blocks": chosen}
 
 
 def quiet_threads(threads: int) -> None:
