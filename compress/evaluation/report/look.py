@@ -133,7 +133,7 @@ def legend_height(entries: int, *, inside: bool = False) -> float:
     return 0.0 if inside and entries <= MOST_INSIDE else 16.0 * entries
 
 
-def add_legend(figure: Figure, axes: Axes, loc: str | None = None, **options: Any) -> None:
+def add_legend(figure: Figure, axes: Axes, loc: Any = None, **options: Any) -> None:
     """A legend beneath the axes; at ``loc`` inside of them where no curve goes, unless there are many models."""
     if loc is not None and len(axes.get_legend_handles_labels()[1]) <= MOST_INSIDE:
         axes.legend(loc=loc, **options)
