@@ -8,7 +8,7 @@ from compress.attention.budget_config import BudgetConfig
 from compress.transformer.budgets import budgeted_attentions, with_budgets
 from compress.transformer.model import Transformer
 from compress.transformer.routing import routed_layers, with_routers
-from compress.transformer.routing_config import RoutingConfig
+from compress.transformer.routing_config import RoutingConfig, every_block
 
 EVERY = 2
 
@@ -25,7 +25,7 @@ def budgeted(model: Transformer, share: float) -> Transformer:
 
 def routed(model: Transformer, capacity: float) -> Transformer:
     """The model with routers in front of every second block, which choose the tokens at random."""
-    blocks = tuple(range(EVERY - 1, len(model.layers), EVERY)) or (0,)
+    blocks = every_block(EVERY, len(model.layers)) or (0,)
     changed = with_routers(model, RoutingConfig(blocks=blocks, capacity=(capacity,)))
     generator = torch.Generator().manual_seed(0)
     for _, layer in routed_layers(changed):

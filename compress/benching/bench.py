@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from compress.artifact.durable import write_bytes
+from compress.artifact.durable import write_bytes, write_failure
 from compress.backbones.registry import ADAPTERS
 from compress.benching.measure import measured
 from compress.benching.options import Bench
@@ -62,12 +62,13 @@ def bench(
     taken = [name for name in opened if name in (LIBRARY, SINGLE)]
     if taken:
         raise UsageError(f"the name {taken[0]!r} is that of a baseline", where="--against", fix="choose another name")
+    folder = None if out is None else _made(Path(out))
     with _threads(options.threads):
         runs = [run for dtype in options.dtype for run in _runs(opened, dtype, options)]
     shown = str(model) if isinstance(model, str | Path) else type(model).__name__
     result = BenchResult(model=shown, torch=torch.__version__, runs=tuple(runs))
-    if out is not None:
-        _write(result, Path(out))
+    if folder is not None:
+        _write(result, folder)
     return result
 
 
@@ -154,10 +155,18 @@ def _threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _made(out: Path) -> Path:
+    """The folder, before anything is measured; raises ``ArtifactError`` when there can be none."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_failure(error, out) from error
+    return out
+
+
 def _write(result: BenchResult, out: Path) -> None:
     from compress.benching.picture import draw
 
-    out.mkdir(parents=True, exist_ok=True)
     write_bytes(out / RESULT, result.to_json().encode())
     write_bytes(out / TABLE, f"{result.table()}\n".encode())
     for suffix, content in draw(result).items():

@@ -13,9 +13,10 @@ from compress.options import Options
 
 CONVENTIONS = (
     "Ratios are to the library's own, unmodified model of the same run (library) and to this project's single model, "
-    "whose last layer computes the pooled tokens only (single). Time: medians of interleaved calls on zero inputs of "
-    "full length. FLOPs per input, 1 MAC = 2 FLOPs, without normalisations and activations. Peak memory: weights and "
-    "what a forward pass adds, MB = 10^6 bytes. Weights are random where they were not given: they change no time."
+    "whose last layer computes the pooled tokens only (single). Time: medians of interleaved calls on noise, or on "
+    "texts of full length. FLOPs per input, 1 MAC = 2 FLOPs, without normalisations and activations. Peak memory: "
+    "weights and what a forward pass adds, MB = 10^6 bytes. Weights are random where they were not given: they change "
+    "no time."
 )
 Kind = Literal["library", "single", "pruned", "members", "deep_ensemble", "fused", "budgeted", "routed", "bare"]
 

@@ -115,12 +115,16 @@ def with_changes(variant: Variant, model: Transformer, options: Bench) -> Iterat
     yield variant
     if options.budget is not None:
         own = budgeted(model, options.budget)
-        yield replace(variant, name=f"{variant.name}, budget {options.budget:g}", kind="budgeted", module=own)
+        yield _changed(variant, own, "budgeted", f"budget {options.budget:g}")
     if options.capacity is not None:
         own = routed(model, options.capacity)
-        yield replace(variant, name=f"{variant.name}, capacity {options.capacity:g}", kind="routed", module=own)
-    if options.bare:
+        yield _changed(variant, own, "routed", f"capacity {options.capacity:g}")
+    if options.bare and not model.config.attached:  # which products run is not known before
         yield replace(variant, name=f"{variant.name}, bare", kind="bare", prepare=partial(BareProducts, model))
+
+
+def _changed(variant: Variant, model: Transformer, kind: Kind, what: str) -> Variant:
+    return replace(variant, name=f"{variant.name}, {what}", kind=kind, module=model, params=count_parameters(model))
 
 
 def separate(single: Transformer, library: Variant, options: Bench, branch: int) -> Iterator[Variant]:

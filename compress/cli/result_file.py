@@ -23,15 +23,16 @@ def checked_result_file(context: click.Context, parameter: click.Parameter, valu
     """
     if value is None or str(value) == STDOUT:
         return value
-    path, option = Path(value), parameter.opts[0]
+    path, option = Path(os.path.realpath(value)), parameter.opts[0]
     if path.is_dir():
-        raise UsageError(f"{path} is a folder", where=option, fix="name a file")
+        raise UsageError(f"{value} is a folder", where=option, fix="name a file")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}", where=option, fix="make it first, or name another file")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{path} may not be written", where=option, fix="name a file that you may write")
+    # A file is replaced by one that grows beside it; a pipe or a device is written to.
+    if not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
+        raise UsageError(f"{value} may not be written", where=option, fix="name a file in a folder of yours")
     if path.exists() and (path.parent / MANIFEST_NAME).is_file():
-        raise UsageError(f"{path} is a file of an artifact", where=option, fix="name another file")
+        raise UsageError(f"{value} is a file of an artifact", where=option, fix="name another file")
     return value
 
 

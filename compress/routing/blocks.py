@@ -19,17 +19,9 @@ from compress.runtime import Runtime
 from compress.transformer.combine import combine_logits
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
+from compress.transformer.routing_config import every_block
 
 MOST_SAMPLES = 512
-
-
-def every_block(every: int, layers: int) -> tuple[int, ...]:
-    """Every ``every``-th of ``layers`` blocks, counted back from the last but one.
-
-    The last block runs in most models for the pooled tokens alone, which always pass: a router there has nothing to
-    save and nothing to learn from.
-    """
-    return tuple(range(layers - 2, -1, -every))[::-1]
 
 
 def chosen_blocks(model: Transformer, options: Route, calibration: Dataset, runtime: Runtime) -> tuple[int, ...]:

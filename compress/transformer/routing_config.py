@@ -41,3 +41,12 @@ class RoutingConfig(Options):
     def capacity_of(self, block: int) -> float:
         """The share of tokens that passes block number ``block`` of the model."""
         return self.capacity[0] if len(self.capacity) == 1 else self.capacity[self.blocks.index(block)]
+
+
+def every_block(every: int, layers: int) -> tuple[int, ...]:
+    """Every ``every``-th of ``layers`` blocks, counted back from the last but one.
+
+    The last block runs in most models for the pooled tokens alone, which always pass: a router there has nothing to
+    save and nothing to learn from.
+    """
+    return tuple(range(layers - 2, -1, -every))[::-1]

@@ -20,7 +20,7 @@ from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, Kind, Sample
 from compress.data.batches import batches
 from compress.data.reading import read_ahead
-from compress.errors import UsageError
+from compress.errors import DataError, UsageError
 from compress.placing import evaluating, to_device
 from compress.progress import progress
 from compress.runtime import Runtime
@@ -69,6 +69,7 @@ class TrunkOutputs:
         self._dataset = dataset
         self._ends = np.cumsum(index["lengths"], dtype=np.int64)
         self._pooled: list[int] | None = index["pooled"]
+        self._ids: list[str] = index["ids"]
         self._path, self._width = folder / STATES_NAME, index["width"]
 
     @cached_property
@@ -87,7 +88,7 @@ class TrunkOutputs:
         pooled = None if self._pooled is None else self._pooled[index]
         output = TrunkOutput(self._states[start : self._ends[index]], pooled)
         label = None if self.labels is None else self.labels[index]
-        return Sample(output, label, str(index))  # type: ignore[arg-type]  # it stands for the value
+        return Sample(output, label, self._ids[index])  # type: ignore[arg-type]  # it stands for the value
 
     @property
     def fingerprint(self) -> str:
@@ -114,7 +115,7 @@ class TrunkOutputs:
 def stored_trunk_outputs(
     folder: Path, model: Transformer, branch_layer: int, dataset: Dataset, runtime: Runtime
 ) -> TrunkOutputs:
-    """The outputs of the layers below ``branch_layer``, computed unless an earlier call did; in evaluation mode.
+    """The outputs of the layers below ``branch_layer``, in float32, computed unless an earlier call did.
 
     Memory on disk: 4 bytes per sample, real token and unit of the width.
 
@@ -127,8 +128,11 @@ def stored_trunk_outputs(
 
     Raises:
         UsageError: the family hides tokens in another way than one by one.
+        DataError: there are no samples.
         CompressError: a sample cannot be read, or the disk is full.
     """
+    if len(dataset) == 0:
+        raise DataError("there are no samples", where=dataset.reference, fix="choose data with at least one sample")
     own = folder / f"trunk-{_identity(model, branch_layer, dataset)[:16]}"
     if not (own / INDEX_NAME).is_file():
         try:
@@ -145,6 +149,7 @@ def _write_states(
     file: BinaryIO, model: Transformer, branch_layer: int, dataset: Dataset, runtime: Runtime
 ) -> dict[str, Any]:
     """Append the states of all samples; returns the index."""
+    ids: list[str] = []
     lengths: list[int] = []
     pooled: list[int] = []
     steps = model.order.index(branch_layer)
@@ -161,11 +166,13 @@ def _write_states(
         states = hidden.states.float().cpu()
         real = torch.ones(states.shape[:2], dtype=torch.bool) if hidden.mask is None else hidden.mask.cpu()
         file.write(states[real].numpy().tobytes())
+        ids += batch.ids
         lengths += real.sum(1).tolist()
         if isinstance(hidden.pooled, Tensor):  # its place among the real tokens
             before = real.cumsum(1).gather(1, hidden.pooled.cpu()[:, None])[:, 0] - 1
             pooled += before.tolist()
     return {
+        "ids": ids,
         "lengths": lengths,
         "pooled": pooled or None,
         "first_pooled": hidden.pooled if isinstance(hidden.pooled, int) else None,

@@ -19,7 +19,7 @@ from compress.benching.options import Bench
 from compress.benching.result import BenchResult
 from compress.benching.variants import baselines, derived, original
 from compress.cli.main import main
-from compress.errors import UsageError
+from compress.errors import ArtifactError, UsageError
 from compress.fusion.fuse import fuse
 from compress.pruning.options import Prune
 from compress.pruning.prune import prune
@@ -112,6 +112,7 @@ def test_budgets_and_routers_leave_work_out_that_the_figures_know_of(place: Path
     ]
     half, quarter = rows["single, budget 0.5"], rows["single, capacity 0.25"]
     assert (half.kind, quarter.kind) == ("budgeted", "routed")
+    assert min(half.params, quarter.params) > rows["single"].params, "predictors and routers are parameters too"
     assert half.flops < rows["single"].flops
     assert quarter.flops < rows["single"].flops
     assert half.flops_ratio_single == pytest.approx(half.flops / rows["single"].flops)
@@ -195,6 +196,12 @@ def test_the_command_prints_the_table_or_json(
     table = capsys.readouterr().out
     assert "quartiles" in table
     assert not math.isnan(float(table.split("library")[1].split()[0]))
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match="file: cannot be written"):
+        bench(place / "m", tmp_path / "file", options=Bench(**QUICK))
 
 
 def test_zero_rounds_are_no_measurement() -> None:

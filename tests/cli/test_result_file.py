@@ -19,7 +19,8 @@ INSPECT = ("inspect", "builtin:digits-vit", "--json")
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("absent/x.json", "--json: there is no folder absent; make it first, or name another file"),
+        ("absent/x.json", "/absent; make it first, or name another file"),
+        ("dangling.json", "/absent; make it first, or name another file"),
         ("folder", "--json: folder is a folder; name a file"),
         ("artifact/config.json", "--json: artifact/config.json is a file of an artifact; name another file"),
     ],
@@ -29,6 +30,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
+    Path("dangling.json").symlink_to("absent/y.json")
     Path("artifact").mkdir()
     for name in ("MANIFEST.json", "config.json"):
         (Path("artifact") / name).write_text("{}")

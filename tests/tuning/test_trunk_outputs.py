@@ -44,6 +44,7 @@ def test_the_layers_above_go_on_where_the_trunk_ended(name: str, tmp_path: Path)
     chosen = (6, 0, 3, 5)  # not as they were stored: other batch mates, other padding
     inputs = outputs.inputs([outputs[index] for index in chosen], Share(0, 4, 0, 4))
     hidden = copy.deepcopy(outputs).entering(inputs)
+    assert [outputs[index].id for index in chosen] == [dataset[index].id for index in chosen]
     whole = preprocessor(model)([dataset[index].value for index in chosen])
     with torch.no_grad():
         above = model.classify(model.run_layers(hidden, start=outputs.steps))
