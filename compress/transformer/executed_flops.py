@@ -59,11 +59,12 @@ class FlopMeter:
         beside = _floats([cost.stem + cost.head for cost in full])
         for step, index in enumerate(self.model.order):
             layer, streams = self.model.layers[index], full[0].layers[step].streams if full else 1
-            heads, tokens = usage.heads[step], usage.tokens[step]
-            ran = torch.tensor(layer.attention.slots) if heads is None else heads.cpu()
-            passed = present if tokens is None else tokens.cpu()
-            asked = torch.minimum(passed, asking) if step == len(self.model.order) - 1 else passed
-            in_attention += _all_streams(attention_flops(layer.attention, ran, passed, asked), streams, len(full))
+            heads, selection = usage.heads[step], usage.selections[step]
+            ran = torch.tensor(layer.attention.slots) if heads is None or _dense(usage, step) else heads.cpu()
+            # A row is computed in as many slots as the batch's longest one: what fills it up is paid for as well.
+            computed = present if selection is None else present.clamp(max=selection.slots)
+            asked = torch.minimum(computed, asking) if step == len(self.model.order) - 1 else computed
+            in_attention += _all_streams(attention_flops(layer.attention, ran, computed, asked), streams, len(full))
             fed = asked if layer.skips_mlp else asking if step == len(self.model.order) - 1 else present
             beside += _all_streams(mlp_flops(layer, fed), streams, len(full))
             beside += streams * _floats([layer.selection_flops(cost.tokens) for cost in full])
@@ -73,6 +74,12 @@ class FlopMeter:
 def executed_flops(model: Transformer, usage: Usage | None, lengths: Sequence[int | None]) -> ExecutedFlops:
     """FLOPs of the inputs of one pass through ``model``; see ``FlopMeter.executed``."""
     return FlopMeter(model).executed(usage, lengths)
+
+
+def _dense(usage: Usage, step: int) -> bool:
+    """Whether the attention of a step computed all heads of the largest group for every row."""
+    decision = usage.decisions[step] if usage.decisions else None
+    return decision is not None and decision.dense
 
 
 def _all_streams(flops: Tensor, streams: int, inputs: int) -> Tensor:

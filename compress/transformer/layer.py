@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from compress.attention.attention import Attention, pooled_tokens
 from compress.transformer.parts import Hidden
+from compress.transformer.selection import Selection
 
 
 class Layer(nn.Module):
@@ -24,10 +25,12 @@ class Layer(nn.Module):
     Attributes:
         executed: ``(R,)`` int64, the tokens that passed the layer in the last forward pass, prefix tokens included;
             None when all always do.
+        selection: what a router decided about the tokens in the last forward pass; None without one.
         skips_mlp: whether tokens that do not pass skip the MLP too, and not the attention alone.
     """
 
     executed: Tensor | None = None
+    selection: Selection | None = None
     skips_mlp: bool = True
 
     def __init__(

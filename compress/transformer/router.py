@@ -74,8 +74,9 @@ class Router(nn.Module):
         if capacity >= 1:
             return Selection(scores, routed, always | routed, gated=self.choice != "random")
         if self.choice != "token":
-            uniform = real is None and not isinstance(hidden.pooled, Tensor)
-            return self._expert_choice(scores, always, routed, capacity, uniform=uniform)
+            pooled = isinstance(hidden.pooled, Tensor)
+            fixed = self.prefix_tokens + int(pooled)
+            return self._expert_choice(scores, always, routed, capacity, fixed, uniform=real is None and not pooled)
         return self._token_choice(scores, always, routed, capacity)
 
     def scores(self, states: Tensor) -> Tensor:
@@ -94,18 +95,18 @@ class Router(nn.Module):
         return always | (places == hidden.pooled[:, None]) if isinstance(hidden.pooled, Tensor) else always
 
     def _expert_choice(
-        self, scores: Tensor, always: Tensor, routed: Tensor, capacity: float, *, uniform: bool
+        self, scores: Tensor, always: Tensor, routed: Tensor, capacity: float, fixed: int, *, uniform: bool
     ) -> Selection:
         """The highest-ranked tokens of every row.
 
         Args:
+            fixed: at most so many tokens of a row always pass.
             uniform: no row is padded or has a pooled token of its own, so that the same number passes in all.
         """
         rank = scores.detach().masked_fill(always, torch.inf).masked_fill(~(always | routed), -torch.inf)
         # The number of slots follows from the shape alone: no wait for an accelerator, no other graph per batch.
         tokens = scores.shape[1]
-        fixed = self.prefix_tokens if uniform else self.prefix_tokens + 1
-        at_most = min(tokens, fixed + routed_count(capacity, max(0, tokens - self.prefix_tokens)))
+        at_most = min(tokens, fixed + routed_count(capacity, max(0, tokens - fixed)))
         order = rank.argsort(dim=1, descending=True, stable=True)[:, :at_most]
         passing = always.sum(1) + routed_count(capacity, routed.sum(1))
         slots = torch.arange(at_most, device=scores.device)

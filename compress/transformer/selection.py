@@ -59,6 +59,11 @@ class Selection:
         """``(R,)`` int64, the tokens that pass."""
         return self.passed.sum(1)
 
+    @property
+    def slots(self) -> int:
+        """The tokens that every row is computed with, those that fill it up included."""
+        return (self.scores if self.places is None else self.places).shape[1]
+
     def excess(self) -> Tensor:
         """``(R, N)``, g − 1 with the bounded gate g = 2·sigmoid(r); 0 for tokens that always pass."""
         return torch.where(self.routed, 2 * self.scores.sigmoid() - 1, 0.0) if self.gated else self.scores * 0

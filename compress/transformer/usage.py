@@ -8,6 +8,7 @@ from torch import Tensor
 
 from compress.attention.decision import Decision
 from compress.transformer.layer import Layer
+from compress.transformer.selection import Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +22,13 @@ class Usage:
             branch layer on.
         tokens: per step ``(streams, B)`` int64, the tokens that passed the layer, prefix tokens included.
         decisions: per step, what the attention decided, with gradients in training; rows are member-major.
+        selections: per step, what the router decided; likewise.
     """
 
     heads: tuple[Tensor | None, ...]
     tokens: tuple[Tensor | None, ...]
-    decisions: tuple[Decision | None, ...] = ()
+    decisions: tuple[Decision | None, ...]
+    selections: tuple[Selection | None, ...]
 
     @property
     def partial(self) -> bool:
@@ -40,16 +43,18 @@ class UsageRecord:
     heads: list[Tensor | None] = field(default_factory=list)
     tokens: list[Tensor | None] = field(default_factory=list)
     decisions: list[Decision | None] = field(default_factory=list)
+    selections: list[Selection | None] = field(default_factory=list)
 
     def add(self, layer: Layer, streams: int) -> None:
         """Note what ``layer`` executed in the step that just ran with ``streams`` rows per input."""
         self.heads.append(_by_stream(layer.attention.executed, streams))
         self.tokens.append(_by_stream(layer.executed, streams))
         self.decisions.append(layer.attention.decision)
+        self.selections.append(layer.selection)
 
     def finish(self) -> Usage | None:
         """The usage; None when every layer executed everything."""
-        usage = Usage(tuple(self.heads), tuple(self.tokens), tuple(self.decisions))
+        usage = Usage(tuple(self.heads), tuple(self.tokens), tuple(self.decisions), tuple(self.selections))
         return usage if usage.partial else None
 
 
