@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from compress.transformer.model import Transformer
-from compress.transformer.routing import RoutedLayer, routed_layers
+from compress.transformer.router import Router
+from compress.transformer.routing import routed_layers, routed_selections
 from compress.transformer.selection import Selection
 from compress.tuning.losses import ExtraLoss, StepOutputs
 
@@ -24,7 +25,8 @@ class RoutingLoss(ExtraLoss):
     """See ``ExtraLoss``.
 
     Token choice: ``weight · (mean σ(r − τ) − c)²`` over the real tokens of each block, τ the batch's percentile and c
-    the capacity; the thresholds follow the percentiles. Expert choice has no loss of its own.
+    the capacity; the thresholds follow the percentiles. Expert choice has no loss of its own. Every run of a block
+    that several steps share counts.
 
     Args:
         anneal: share of the steps in which the capacity falls.
@@ -44,28 +46,28 @@ class RoutingLoss(ExtraLoss):
 
     def terms(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
         """``route/capacity``, of token choice."""
-        losses = []
-        for _, layer in routed_layers(outputs.model):
-            if layer.router.choice == "token" and layer.selection is not None:
-                losses.append(_capacity_loss(layer, layer.selection))
-                layer.router.learn_thresholds(layer.selection)
+        losses, runs = [], routed_selections(outputs.model)
+        for index, layer in routed_layers(outputs.model):
+            if layer.router.choice == "token" and runs[index]:
+                losses += [_capacity_loss(layer.router, selection) for selection in runs[index]]
+                layer.router.learn_thresholds(runs[index])
         return {"route/capacity": self.weight * torch.stack(losses).mean()} if losses else {}
 
     def readings(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
         """``route/kept`` and ``route/entropy``, and both for every block."""
         found: dict[str, list[Tensor]] = {"route/kept": [], "route/entropy": []}
         shown = {}
-        for index, layer in routed_layers(outputs.model):
-            if layer.selection is not None:
-                for name, value in (("kept", kept(layer.selection)), ("entropy", entropy(layer.selection))):
+        for index, selections in routed_selections(outputs.model).items():
+            if selections:
+                for name, measure in (("kept", kept), ("entropy", entropy)):
+                    value = torch.stack([measure(selection) for selection in selections]).mean()
                     found[f"route/{name}"].append(value)
                     shown[f"route/{name}/{index}"] = value
         return {name: torch.stack(values).mean() for name, values in found.items() if values} | shown
 
 
-def _capacity_loss(layer: RoutedLayer, selection: Selection) -> Tensor:
+def _capacity_loss(router: Router, selection: Selection) -> Tensor:
     """The squared distance of the soft share of passing tokens from the capacity, ``()``."""
-    router = layer.router
     thresholds = router.percentiles(selection.scores.detach(), selection.routed, router.training_capacity)
     rows = len(selection.scores) // router.streams
     soft = (selection.scores - thresholds.repeat_interleave(rows)[:, None]).sigmoid()

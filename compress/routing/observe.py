@@ -17,7 +17,7 @@ from compress.routing.blocks import even_places
 from compress.routing.loss import entropy, kept
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
-from compress.transformer.routing import routed_layers
+from compress.transformer.routing import routed_selections
 from compress.transformer.selection import Selection
 
 MOST_SAMPLES = 256
@@ -50,9 +50,8 @@ def observe(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[Blo
     for batch in batches(take(dataset, places), preprocessor(model), batch_size=runtime.batch_size):
         with torch.inference_mode():
             model.members(to_device(batch.inputs, runtime.torch_device(), next(model.parameters()).dtype))
-        for index, layer in routed_layers(model):
-            if layer.selection is not None:
-                found[index].append(layer.selection)
+        for index, selections in routed_selections(model).items():
+            found[index] += selections
     return tuple(_summary(block, selections) for block, selections in sorted(found.items()))
 
 

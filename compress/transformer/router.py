@@ -7,6 +7,7 @@ Source: Raposo et al. 2024, arXiv 2404.02258, section 3; threshold and capacity 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -148,9 +149,15 @@ class Router(nn.Module):
         return torch.stack(found)
 
     @torch.no_grad()
-    def learn_thresholds(self, selection: Selection) -> None:
-        """Move the thresholds of token choice towards the batch's percentiles at the target capacity."""
-        found = self.percentiles(selection.scores.detach(), selection.routed, self.capacity)
+    def learn_thresholds(self, selections: Sequence[Selection]) -> None:
+        """Move the thresholds of token choice towards the batch's percentiles at the target capacity.
+
+        Args:
+            selections: of every run of the layer in a forward pass; their tokens are ranked together.
+        """
+        scores = torch.cat([selection.scores.detach() for selection in selections], dim=1)
+        routed = torch.cat([selection.routed for selection in selections], dim=1)
+        found = self.percentiles(scores, routed, self.capacity)
         moved = torch.where(self.thresholds.isfinite(), found.lerp(self.thresholds, MOMENTUM), found)
         self.thresholds.copy_(torch.where(found.isfinite(), moved, self.thresholds))  # a batch may have no such token
 

@@ -108,6 +108,19 @@ def routed_layers(model: Transformer) -> Iterator[tuple[int, RoutedLayer]]:
             yield index, layer
 
 
+def routed_selections(model: Transformer) -> dict[int, list[Selection]]:
+    """By number of a routed layer, what its router decided in each run of the last forward pass.
+
+    A layer that several steps share (ALBERT) has several runs.
+    """
+    found: dict[int, list[Selection]] = {index: [] for index, _ in routed_layers(model)}
+    if model.usage is not None:
+        for index, selection in zip(model.order, model.usage.selections, strict=True):
+            if selection is not None:
+                found[index].append(selection)
+    return found
+
+
 def with_routers(model: Transformer, config: RoutingConfig) -> Transformer:
     """The same model with routers in front of some of its layers; all modules are shared with ``model``.
 

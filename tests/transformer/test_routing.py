@@ -301,7 +301,7 @@ def test_token_choice_follows_its_threshold_in_each_row_alone() -> None:
     selection = router.train()(Hidden(states))
     assert selection.executed.sum() == 4 + 1, "a quarter of the batch, and the best of a row that has none"
     for _ in range(3):
-        router.learn_thresholds(selection)
+        router.learn_thresholds([selection])
     assert router.thresholds.tolist() == [12.0]
     assert router.eval()(Hidden(states)).executed.tolist() == [1, 4]
     assert router(Hidden(states[1:])).executed.tolist() == [4]
