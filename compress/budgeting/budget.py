@@ -16,16 +16,18 @@ from compress.attention.head_chooser import HeadChooser
 from compress.budgeting.loss import BudgetLoss
 from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
-from compress.budgeting.shifting import shift_predictors
+from compress.budgeting.shifting import check_reachable, shift_predictors
 from compress.data.base import Dataset, open_dataset
 from compress.data.subset import take
 from compress.distributed import processes
+from compress.errors import DataError
 from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
 from compress.transformer.budgets import budgeted_attentions, with_budgets
 from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned, fitting
-from compress.tuning.metric import chosen_metric
+from compress.tuning.log import require_tensorboard
+from compress.tuning.metric import checkpoint_metric
 from compress.tuning.one import tune_one
 from compress.tuning.options import Tune, as_tune
 from compress.tuning.seeds import derived_seed
@@ -35,6 +37,8 @@ from compress.tuning.state import remove_states
 log = logging.getLogger(__name__)
 MEASURED_SAMPLES = 1024
 """Training samples that budgets are shifted and measured on when there is no calibration set."""
+MISSED = 0.01
+"""Distance from the share that was asked for beyond which the result says that it was missed."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,19 @@ class BudgetResult:
         tuned: the training.
         measured: the budgets that came out, on the calibration set.
         shift: what was added to the logits of all budgets; 0 without ``calibrate_to``.
+        calibrate_to: the share of the heads that was asked for on the calibration set, or None.
     """
 
     folder: Path
     tuned: Tuned
     measured: Measured
     shift: float
+    calibrate_to: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether another share runs on the calibration set than was asked for."""
+        return self.calibrate_to is not None and abs(self.measured.mean - self.calibrate_to) > MISSED
 
     def table(self) -> str:
         """A short text for the terminal."""
@@ -62,6 +73,8 @@ class BudgetResult:
             f"accuracy {found.accuracy:.4f} with the other heads skipped, {found.soft_accuracy:.4f} with all weighted, "
             f"on {found.samples:,} samples",
         ]
+        if self.missed:
+            lines.append(f"asked for {self.calibrate_to:.3f} of the heads: no shift of the predictors came nearer")
         if found.collapsed:
             lines.append("every input gets the same budget: the predictors have collapsed")
         return "\n".join([*lines, f"written to {self.folder}"])
@@ -112,6 +125,9 @@ def budget(
     Source: BudgetFormer, arXiv 2604.22583.
     """
     options, runtime, out = options or Budget(), runtime or Runtime(), Path(out)
+    metric = checkpoint_metric(options, {}, validation is not None)
+    if tensorboard is not None:
+        require_tensorboard()
     dataset, checked = _opened(data), None if validation is None else _opened(validation)
     job = Job(
         out=out,
@@ -120,7 +136,7 @@ def budget(
         runtime=runtime,
         team=processes(runtime.torch_device()),
         validation=checked,
-        metric=None if checked is None else chosen_metric(options.metric, {}),
+        metric=metric,
         teacher=None if teacher is None else open_model(teacher),
         extra_losses=(BudgetLoss(options),),
         only=(HeadChooser,) if options.train == "predictor" else (),
@@ -139,10 +155,19 @@ def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> 
     start = starting_model(given, job.dataset, from_scratch=False, seed=job.options.seed)
     parent = model_fingerprint(start) if folder is None else verify_folder(folder).digest
     budgeted = attach_budgets(start, finishing.options)
+    finishing.check(budgeted)
     branch_layer = start.structure.branch_layer if start.structure.members > 1 else 0
     tuned = tune_one(job, budgeted, parent, job.options, branch_layer, finish=finishing)
     job.team.on_main(lambda: remove_states(job.out))
-    return BudgetResult(job.out, tuned, finishing.measured, finishing.shift)
+    result = BudgetResult(job.out, tuned, finishing.measured, finishing.shift, finishing.options.calibrate_to)
+    if result.missed:
+        log.warning(
+            "asked for %.3f of the heads, %.3f run on the calibration set: no shift of the predictors came nearer; use "
+            "more samples, or train with --min and --max around the share",
+            result.calibrate_to,
+            result.measured.mean,
+        )
+    return result
 
 
 def attach_budgets(model: Transformer, options: Budget) -> Transformer:
@@ -177,17 +202,27 @@ class _Finishing:
     def __init__(self, dataset: Dataset, options: Budget, runtime: Runtime) -> None:
         self.options, self._dataset, self._runtime = options, dataset, runtime
 
+    def check(self, model: Transformer) -> None:
+        """Raise ``CompressError`` for data or a share that would come to nothing after the training."""
+        if not len(fitting(self._dataset, model)):
+            raise DataError("has no samples", where=self._dataset.reference, fix="choose data with samples")
+        if self.options.calibrate_to is not None:
+            check_reachable(model, self.options.calibrate_to)
+
     def __call__(self, model: Transformer, tuned: Tuned) -> dict[str, Any]:
         """Leave the training behind, shift, measure; returns notes for the provenance."""
         for _, attention in budgeted_attentions(model):
             attention.gating, attention.temperature = None, attention.rule.temperature
         model.budget(None)
         dataset, dtype = fitting(self._dataset, model), next(model.parameters()).dtype
-        model.to(self._runtime.torch_device(), self._runtime.torch_dtype()).eval()
-        target = self.options.calibrate_to
-        if target is not None:
-            self.shift = shift_predictors(model, dataset, self._runtime, target)
-        self.measured = measure_budgets(model, dataset, self._runtime)
+        device, computed = self._runtime.torch_device(), self._runtime.torch_dtype()
+        # The weights are written: they stay as they are, and the number format is autocast, as in the training.
+        model.to(device, torch.float32).eval()
+        runtime, target = self._runtime.model_copy(update={"dtype": "float32"}), self.options.calibrate_to
+        with torch.autocast(device.type, computed, enabled=computed != torch.float32):
+            if target is not None:
+                self.shift = shift_predictors(model, dataset, runtime, target)
+            self.measured = measure_budgets(model, dataset, runtime)
         model.to("cpu", dtype)
         if self.measured.collapsed and self.options.fixed is None:
             log.warning(
@@ -196,7 +231,11 @@ class _Finishing:
                 self.measured.mean,
                 self.measured.deviation,
             )
-        return {"budget": asdict(self.measured) | {"collapsed": self.measured.collapsed}, "shift": self.shift}
+        return {
+            "budget": asdict(self.measured) | {"collapsed": self.measured.collapsed},
+            "shift": self.shift,
+            "calibration": dataset.fingerprint,
+        }
 
 
 def _once_evaluated(options: Budget) -> Tune:

@@ -12,6 +12,10 @@ from compress.tuning.options import Training
 class Budget(Training):
     """Give every input as many attention heads as it needs, and train the model for it."""
 
+    evaluate_steps: int | None = Field(
+        None, ge=1, description="Refused: a checkpoint would be chosen, but budgets are right only after the last step."
+    )
+    patience: int | None = Field(None, ge=1, description="Refused, for the same reason.")
     min: float = Field(0.1, ge=0.0, le=1.0, description="Budgets below this share of the heads are raised.")
     max: float = Field(0.5, gt=0.0, le=1.0, description="Budgets above this share of the heads are lowered.")
     train: Literal["all", "predictor"] = Field(
