@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from compress.attention.decision import Decision
+from compress.attention.head_chooser import HeadChooser
 from compress.budgeting.options import Budget
 from compress.budgeting.schedules import entropy_coefficient, gating, head_temperature
 from compress.transformer.budgets import budgeted_attentions
@@ -25,6 +27,7 @@ class BudgetLoss(ExtraLoss):
     Source: BudgetFormer, arXiv 2604.22583.
     """
 
+    trains: ClassVar[tuple[type[nn.Module], ...]] = (HeadChooser,)
     options: Budget
 
     def prepare(self, model: Transformer, step: int, steps: int) -> None:

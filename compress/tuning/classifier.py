@@ -32,6 +32,7 @@ class ClassifierLearner(Learner):
         options: see ``Tune``.
         device: where it is.
         frozen: parts that stay as they are.
+        only: kinds of modules that alone are trained; none for all that is not frozen.
         teacher: a model whose predictions are learned too, or None.
         extra_losses: losses of other stages.
         trunk: see ``Objective``.
@@ -44,6 +45,7 @@ class ClassifierLearner(Learner):
         device: torch.device,
         *,
         frozen: list[nn.Module],
+        only: tuple[type[nn.Module], ...] = (),
         teacher: Transformer | None = None,
         extra_losses: tuple[ExtraLoss, ...] = (),
         trunk: TrunkOutputs | None = None,
@@ -51,7 +53,7 @@ class ClassifierLearner(Learner):
         self.weights = self.model = model
         self.objective = Objective(model, options, extra_losses, trunk)
         self.trunk = trunk
-        self.options, self.device, self.frozen = options, device, frozen
+        self.options, self.device, self.frozen, self.only = options, device, frozen, only
         self.teacher = teacher if options.distill else None
         self.head_dropout = head_dropout(options)
 
@@ -89,7 +91,7 @@ class ClassifierLearner(Learner):
 
     def set_training(self) -> None:
         """Frozen parts neither learn nor drop anything."""
-        set_training(self.model, self.frozen)
+        set_training(self.model, self.frozen, self.only)
 
     def evaluate(self, validation: Validation, runtime: Runtime) -> Score:
         """Measure the model."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from torch import nn
 
+from compress.attention.head_chooser import HeadChooser
 from compress.errors import UsageError
 from compress.transformer.model import Transformer
+from compress.tuning.losses import ExtraLoss
 
 Freeze = Literal["trunk", "backbone", "none"]
 
@@ -46,15 +48,28 @@ def all_but(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[nn.Mo
     return [part for child in module.children() for part in all_but(child, kinds)]
 
 
+def without_loss(model: Transformer, losses: Sequence[ExtraLoss]) -> list[nn.Module]:
+    """The choosers of heads, unless one of the losses holds their budgets: without it these would drift."""
+    held = tuple(kind for loss in losses for kind in loss.trains)
+    return [module for module in model.modules() if isinstance(module, HeadChooser) and not isinstance(module, held)]
+
+
 @contextlib.contextmanager
-def training_mode(model: Transformer, frozen: list[nn.Module]) -> Iterator[None]:
+def training_mode(
+    model: Transformer, frozen: list[nn.Module], only: tuple[type[nn.Module], ...] = ()
+) -> Iterator[None]:
     """Within the block the model trains, except its frozen parts, which neither learn nor drop anything.
 
     Afterwards every parameter asks for a gradient as before, and the model is in evaluation mode.
+
+    Args:
+        model: the model.
+        frozen: its frozen parts.
+        only: see ``set_training``.
     """
     wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
     try:
-        set_training(model, frozen)
+        set_training(model, frozen, only)
         for module in frozen:
             module.requires_grad_(False)
         yield
@@ -64,8 +79,18 @@ def training_mode(model: Transformer, frozen: list[nn.Module]) -> Iterator[None]
             parameter.requires_grad_(needed)
 
 
-def set_training(model: Transformer, frozen: list[nn.Module]) -> None:
-    """Training mode for all but the frozen parts."""
-    model.train()
+def set_training(model: Transformer, frozen: list[nn.Module], only: tuple[type[nn.Module], ...] = ()) -> None:
+    """Training mode for all but the frozen parts.
+
+    Args:
+        model: the model.
+        frozen: its frozen parts.
+        only: kinds of modules that alone are trained. What holds them is in evaluation mode then: an attention drops
+            weights by its own mode.
+    """
+    model.train(not only)
+    for module in model.modules():
+        if isinstance(module, only):
+            module.train()
     for module in frozen:
         module.eval()

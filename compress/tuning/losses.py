@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
@@ -40,7 +40,12 @@ class ExtraLoss(Protocol):
     """Losses of another stage (budgets, routers). The engine adds them and knows no more about them.
 
     ``model`` is the one that trains; an implementation keeps no other reference to it.
+
+    Attributes:
+        trains: kinds of modules that learn only under this loss, and are frozen in any other training.
     """
+
+    trains: ClassVar[tuple[type[nn.Module], ...]] = ()
 
     def prepare(self, model: Transformer, step: int, steps: int) -> None:
         """Called before every forward pass, to set what follows a schedule."""

@@ -14,7 +14,7 @@ from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.classifier import ClassifierLearner
 from compress.tuning.engine import machine
-from compress.tuning.freezing import Freeze, all_but, frozen_parts, training_mode
+from compress.tuning.freezing import Freeze, all_but, frozen_parts, training_mode, without_loss
 from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.options import Tune
@@ -78,7 +78,12 @@ def train(
         CompressError: data, state or options that cannot be used.
     """
     frozen = all_but(model, task.only) if task.only else frozen_parts(model, task.freeze, task.branch_layer)
-    with machine(runtime) as place, training_mode(model, frozen), recomputing(model, options.gradient_checkpointing):
+    frozen += without_loss(model, task.extra_losses)
+    with (
+        machine(runtime) as place,
+        training_mode(model, frozen, task.only),
+        recomputing(model, options.gradient_checkpointing),
+    ):
         model.to(place.device)
         if task.teacher is not None:
             task.teacher.to(place.device).eval()
@@ -87,6 +92,7 @@ def train(
             options,
             place.device,
             frozen=frozen,
+            only=task.only,
             teacher=task.teacher,
             extra_losses=task.extra_losses,
             trunk=task.trunk,
