@@ -57,8 +57,6 @@ class BudgetedAttention(Attention):
     Source: BudgetFormer, arXiv 2604.22583.
     """
 
-    selectors = ("chooser",)
-
     def __init__(self, attention: Attention, rule: BudgetConfig) -> None:
         with torch.device("meta"):  # the weights come from the other module
             super().__init__(
@@ -109,19 +107,20 @@ class BudgetedAttention(Attention):
         budget = self._budgets(mean)
         heads = executed_heads(budget.detach(), counts)
         if self.rule.choice == "random":
-            # Equal factors that sum to H, whatever number of them runs.
-            relevance = best(drawn_relevance(mean, relevance > 0, self.training), heads).to(relevance.dtype)
+            # Equal factors that sum to s·H, whatever number of heads runs: near 1 each.
+            drawn = drawn_relevance(mean, self.chooser.real_heads(len(x)), self.chooser.training)
+            relevance = best(drawn, heads).to(relevance.dtype)
         total = relevance.sum(-1, keepdim=True)
         gates = budget[:, None] * (relevance / (total / counts[:, None]))
-        self.decision = Decision(budget, relevance / total, heads)
-
         training = self.gating is not None and torch.is_grad_enabled()
+        dense = training or self.runs_everything
+        self.decision = Decision(budget, relevance / total, heads, dense)
         if training and self.gating == "hard":
             gates = gates + (gates * best(relevance, heads) - gates).detach()
         if not training:  # where the training loop says more about it
             check_finite(mean, gates)
         factors = gates if gate is None else gates * gate
-        if training or self.runs_everything:
+        if dense:
             return super().forward(x, mask, gate=factors, pooled=pooled)
         chosen = best(relevance, heads)
         return self.output_dropout(attend_chosen(self, x, mask, chosen=chosen, gates=factors, pooled=pooled))
@@ -174,6 +173,7 @@ def best(relevance: Tensor, heads: Tensor) -> Tensor:
     return rank < heads[:, None]
 
 
+@torch.compiler.disable(reason="reads a value to decide whether to raise")
 def check_finite(mean: Tensor, gates: Tensor) -> None:
     """Raise ``ModelError`` for a row whose mean token or gates are not numbers."""
     if bool((mean.sum() + gates.sum()).isfinite()):
