@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,8 @@ from compress.transformer.config import Abstention
 from compress.transformer.ensemble import Ensemble
 from compress.transformer.model import Transformer
 from compress.transformer.uncertainty import predictive_distribution
+
+log = logging.getLogger(__name__)
 
 
 class Prediction(Options):
@@ -67,7 +70,8 @@ def predict(
         runtime: device, number format, batch size.
         text_column: of tables.
         stdin: the lines of standard input.
-        budget: share of the heads that every input gets, in a model with budgets; None leaves it its own.
+        budget: share of the heads that every input gets, in a model with budgets; None leaves it its own. Under another
+            budget than its own the model's threshold of abstention is not applied.
         budget_cap: the largest share that an input gets.
 
     Raises:
@@ -81,6 +85,9 @@ def predict(
     dataset = read_inputs(listed, first.config.preprocessing.kind, text_column=text_column, stdin=stdin)
     module = module.to(runtime.torch_device(), runtime.torch_dtype()).eval()
     abstention = module.config.abstention if isinstance(module, Transformer) else None
+    if abstention is not None and (budget is not None or budget_cap is not None):
+        log.warning("the model's threshold of abstention was fitted with its own budgets: it is not applied at another")
+        abstention = None
     with at_budget([part for part in module.modules() if isinstance(part, Transformer)], budget, budget_cap):
         found = [
             prediction
