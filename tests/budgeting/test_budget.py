@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from tiny.scratch_vit import tiny_source
 from torch import Tensor
 
 from compress.artifact.store import load_model, read_provenance
+from compress.budgeting import shifting
 from compress.budgeting.budget import attach_budgets, budget
 from compress.budgeting.loss import BudgetLoss, entropy
 from compress.budgeting.measuring import measure_budgets
@@ -24,8 +25,9 @@ from compress.budgeting.schedules import entropy_coefficient, gating, head_tempe
 from compress.budgeting.shifting import TOLERANCE, shift_predictors
 from compress.data.base import Dataset
 from compress.data.builtin import digits
+from compress.data.labels import AlignedDataset
 from compress.data.subset import take
-from compress.errors import CompressError, ModelError, UsageError
+from compress.errors import CompressError, DataError, ModelError, UsageError
 from compress.evaluation.evaluate import evaluate
 from compress.evaluation.options import Evaluate
 from compress.fusion.in_memory import fuse_models
@@ -33,6 +35,7 @@ from compress.opening import open_model
 from compress.prediction.predict import predict
 from compress.runtime import Runtime
 from compress.transformer.budgets import budgeted_attentions
+from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads
 from compress.tuning.losses import StepOutputs
@@ -103,12 +106,18 @@ def test_a_fresh_budget_of_one_is_the_model_bit_for_bit(kind: str, model: Transf
         assert torch.equal(attached.members(inputs), start.members(inputs))
 
 
-def test_only_the_predictors_learn_when_asked(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_only_the_predictors_learn_when_asked(
+    dtype: Literal["float32", "bfloat16"], model: Transformer, data: Dataset, tmp_path: Path
+) -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    budget(model, tmp_path / "b", data=data, options=options(train="predictor"), runtime=ON_CPU)
+    chosen, runtime = options(train="predictor", calibrate_to=0.5), Runtime(device="cpu", dtype=dtype)
+    budget(model, tmp_path / "b", data=data, options=chosen, runtime=runtime)
     after = load_model(tmp_path / "b").state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     assert all("chooser" in name for name in after.keys() - before.keys())
+    learned = [after[name] for name in after.keys() - before.keys()]
+    assert any(not torch.equal(tensor, tensor.bfloat16().float()) for tensor in learned), "they are not rounded"
 
 
 def test_an_interrupted_training_goes_on_to_the_same_result(
@@ -139,6 +148,74 @@ def test_predictors_are_shifted_to_the_share_that_was_asked_for(target: float, m
     assert measure_budgets(budgeted, data, ON_CPU).mean == pytest.approx(target, abs=5 * TOLERANCE)
     with pytest.raises(UsageError, match="below one head per layer"):
         shift_predictors(budgeted, data, ON_CPU, 0.1)
+
+
+@pytest.mark.parametrize("wrong", ["empty", "classes", "share"])
+def test_what_the_end_needs_is_checked_before_the_training(
+    wrong: str, model: Transformer, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compress.budgeting.budget.tune_one", lambda *_, **__: pytest.fail("it was trained"))
+    chosen = options(calibrate_to=0.1) if wrong == "share" else options()
+    calibration = take(data, [] if wrong == "empty" else range(8))
+    if wrong == "classes":
+        calibration = AlignedDataset(calibration, tuple("abcdefghij"), [0] * 8)
+    with pytest.raises(
+        DataError if wrong != "share" else UsageError, match=r"samples|none of the model|below one head"
+    ):
+        budget(model, tmp_path / "b", data=data, calibration=calibration, options=chosen, runtime=ON_CPU)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_share_that_was_missed_is_said(
+    model: Transformer, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = take(data, [0] * 32)  # all get the same number of heads in a layer: twelfths are all that can run
+    with caplog.at_level(logging.WARNING):
+        result = budget(
+            model, tmp_path / "b", data=data, calibration=same, options=options(calibrate_to=0.71), runtime=ON_CPU
+        )
+    assert result.missed
+    assert f"{result.measured.mean:.3f} run" in caplog.text
+    assert "asked for 0.710 of the heads" in result.table()
+    assert result.to_plain()["calibrate_to"] == 0.71
+
+
+def test_the_nearest_shift_is_kept(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = take(digits("calibration"), range(40))
+    budgeted = varied(model)
+    tried = []
+    steps = iter([1.0, -2.0, 4.0, 8.0, -20.0, 5.0])
+    collect = shifting._collect
+
+    def seen(*given: Any) -> Any:
+        layers = collect(*given)
+        tried.append(shifting._mean_executed(layers, 0.0))
+        return layers
+
+    monkeypatch.setattr(shifting, "_collect", seen)
+    monkeypatch.setattr(shifting, "_solve", lambda *_: next(steps))
+    shift_predictors(budgeted, data, ON_CPU, 0.6)
+    assert len(tried) == shifting.PASSES
+    reached = measure_budgets(budgeted, data, ON_CPU).mean
+    assert abs(reached - 0.6) == pytest.approx(min(abs(share - 0.6) for share in tried), abs=1e-3)
+    assert abs(tried[-1] - 0.6) > abs(reached - 0.6)
+
+
+def test_options_and_provenance_are_those_of_every_training(
+    model: Transformer, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="needs a validation set"):
+        budget(model, tmp_path / "b", data=data, options=options(metric="cls/nll"), runtime=ON_CPU)
+    with monkeypatch.context() as patched, pytest.raises(UsageError, match="no TensorBoard"):
+        patched.setattr("compress.budgeting.budget.require_tensorboard", no_tensorboard)
+        budget(model, tmp_path / "b", data=data, options=options(), runtime=ON_CPU, tensorboard=tmp_path / "events")
+    calibration = take(digits("calibration"), range(20))
+    budget(model, tmp_path / "b", data=data, calibration=calibration, options=options(steps=1), runtime=ON_CPU)
+    assert read_provenance(tmp_path / "b").notes["calibration"] == calibration.fingerprint
+
+
+def no_tensorboard() -> None:
+    raise UsageError("no TensorBoard", where="--tensorboard", fix="install it")
 
 
 @pytest.mark.parametrize("weight", [0.0, 1e6])
@@ -248,3 +325,19 @@ def test_a_prediction_takes_a_budget(model: Transformer) -> None:
     own = predict(budgeted, picture, runtime=ON_CPU).predictions[0].probability
     least = predict(budgeted, picture, runtime=ON_CPU, budget=0.25).predictions[0].probability
     assert own != least
+
+
+@pytest.mark.parametrize("asked", [{"budget": 0.25}, {"budget_cap": 0.25}])
+def test_another_budget_drops_the_threshold_of_abstention(
+    asked: dict[str, float], model: Transformer, caplog: pytest.LogCaptureFixture
+) -> None:
+    picture = digits("test")[0].value
+    budgeted = varied(model)
+    rule = Abstention(score="entropy", threshold=0.0, target="risk", value=0.1)
+    budgeted.config = budgeted.config.model_copy(update={"abstention": rule})
+    assert predict(budgeted, picture, runtime=ON_CPU).predictions[0].abstain is True
+    with caplog.at_level(logging.WARNING):
+        found = predict(budgeted, picture, runtime=ON_CPU, **asked)
+    assert found.abstention is None
+    assert found.predictions[0].abstain is None
+    assert "its own budgets" in caplog.text

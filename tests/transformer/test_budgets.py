@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.budgeted import fresh, varied
+from tiny.ragged import ragged
 from torch import Tensor
 
 from compress.attention import skipping
@@ -22,6 +23,8 @@ from compress.transformer.budgets import budgeted_attentions, with_budgets
 from compress.transformer.config import ModelConfig
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
+from compress.transformer.routing import routed_layers, with_routers
+from compress.transformer.routing_config import RoutingConfig
 from compress.transformer.surgery import prune_heads
 
 Kernel = Callable[[Attention, skipping.Work], Tensor]
@@ -223,6 +226,29 @@ def test_budgets_of_a_pruned_model_count_its_heads() -> None:
     whole = fresh(pruned)
     whole.budget(1.0)
     assert torch.equal(members(whole, case.inputs), members(pruned, case.inputs))
+
+
+@pytest.mark.parametrize("kernel", [skipping.attend_by_row, skipping.attend_by_head])
+@pytest.mark.parametrize("routes", [False, True])
+def test_skipping_is_masking_in_a_fused_model_of_unequal_members(
+    routes: bool, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES["timm plain"]()
+    budgeted = varied(ragged(case.model))
+    if routes:
+        budgeted = with_routers(budgeted, RoutingConfig(blocks=(1, 2), capacity=(0.5,))).eval()
+        for _, layer in routed_layers(budgeted):
+            torch.nn.init.normal_(layer.router.weight, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(skipping, "attend_by_row", kernel)
+    monkeypatch.setattr(skipping, "attend_by_head", kernel)
+    skipped = members(budgeted, case.inputs)
+    assert budgeted.usage is not None
+    heads = budgeted.usage.heads[1]
+    assert heads is not None
+    assert (heads <= torch.tensor([[3], [1], [2]])).all()
+    assert executed(budgeted).unique().numel() > 1, "the inputs must differ in their budgets"
+    assert (budgeted.usage.tokens[1] is not None) is routes
+    torch.testing.assert_close(skipped, masked(budgeted, case.inputs), atol=1e-5, rtol=1e-5)
 
 
 def test_random_heads_are_the_same_for_an_input_in_any_batch() -> None:

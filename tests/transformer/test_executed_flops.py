@@ -6,10 +6,12 @@ import pytest
 import torch
 from tiny.all_cases import CASES
 from tiny.budgeted import fresh, varied
+from tiny.ragged import ragged
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compress.attention import skipping
+from compress.transformer.budgets import budgeted_attentions
 from compress.transformer.cost import count_cost
 from compress.transformer.executed_flops import executed_flops
 from compress.transformer.model import Transformer
@@ -32,6 +34,18 @@ def test_they_are_what_torch_counts(kernel: str, monkeypatch: pytest.MonkeyPatch
     found = executed_flops(model, model.usage, [None] * len(case.inputs))
     assert found.total.sum() == total
     assert found.total.unique().numel() > 1
+
+
+@pytest.mark.parametrize("share", [None, 0.5, 1.0])
+def test_padded_heads_cost_what_they_are_computed_for(share: float | None) -> None:
+    case = CASES["timm plain"]()
+    model = varied(ragged(case.model))
+    model.budget(share)
+    total = counted(model, case.inputs)
+    found = executed_flops(model, model.usage, [None] * len(case.inputs)).total.sum()
+    # Predictors are part of the count whether or not the user's share makes them needless.
+    predictors = [2 * (24 * 8 + 8) * attention.groups for _, attention in budgeted_attentions(model)]
+    assert found == total + (0 if share is None else len(case.inputs) * sum(predictors))
 
 
 def test_without_usage_everything_ran() -> None:
