@@ -13,7 +13,7 @@ from compress.artifact.folder import check_target, verify_folder
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, open_dataset
 from compress.distributed import processes
-from compress.errors import ModelError
+from compress.errors import ModelError, UsageError
 from compress.opening import artifact_folder, open_model
 from compress.routing.blocks import chosen_blocks
 from compress.routing.loss import RoutingLoss
@@ -107,6 +107,12 @@ def route(
     if tensorboard is not None:
         require_tensorboard()
     team = processes(runtime.torch_device())
+    if team.count > 1 and options.choice == "token":
+        raise UsageError(
+            f"each of {team.count} processes would learn other thresholds, from its own part of the inputs",
+            where="--choice token",
+            fix="use expert, or start one process",
+        )
     team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
     dataset = _opened(data)
     routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)

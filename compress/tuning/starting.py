@@ -32,7 +32,8 @@ def starting_model(
         seed: seed of the weights.
 
     Raises:
-        ModelError: the model cannot be opened, or is of a kind that has no random weights.
+        ModelError: the model cannot be opened, is of a kind that has no random weights, or has routers whose thresholds
+            no other training would move.
     """
     if isinstance(reference, Transformer):
         model = reference if from_scratch else copy.deepcopy(reference)
@@ -40,7 +41,15 @@ def starting_model(
         model = open_model(_without_weights(reference, dataset))
     else:
         model = open_model(reference)
-    return redrawn(model, seed) if from_scratch else model
+    if from_scratch:
+        return redrawn(model, seed)
+    if model.config.routing is not None and model.config.routing.choice == "token":
+        raise ModelError(
+            "the thresholds of its token choice fit the weights as they are, and only route moves them",
+            where="routing",
+            fix="train the model before it is routed, or route it with --choice expert",
+        )
+    return model
 
 
 def redrawn(model: Transformer, seed: int) -> Transformer:

@@ -16,10 +16,12 @@ from tiny.scratch_vit import tiny_source
 from compress.artifact.store import load_model, read_provenance
 from compress.attention.budget_config import BudgetConfig
 from compress.backbones.registry import preprocessor
+from compress.budgeting.budget import budget
 from compress.data.base import Dataset
 from compress.data.builtin import digits
 from compress.data.subset import take
-from compress.errors import ModelError
+from compress.distributed import Processes
+from compress.errors import ModelError, UsageError
 from compress.fusion.agreement import check_members
 from compress.fusion.in_memory import fuse_models
 from compress.opening import open_model
@@ -36,6 +38,8 @@ from compress.transformer.routing import routed_layers, with_routers
 from compress.transformer.routing_config import RoutingConfig
 from compress.transformer.selection import Selection
 from compress.transformer.surgery import prune_heads
+from compress.tuning.options import Tune
+from compress.tuning.tune import tune
 
 CPU = Runtime(device="cpu", batch_size=16)
 
@@ -190,6 +194,35 @@ def test_a_router_that_learns_nothing_is_warned_about(
         result = route(model, tmp_path / "out", data=data, options=options(lr=1e-30, steps=2), runtime=CPU)
     assert result.blocks[0].collapse is not None
     assert "has collapsed" in caplog.text
+
+
+def test_token_choice_is_not_learned_by_several_processes(
+    model: Transformer,
+    data: Dataset,
+    options: Callable[..., Route],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("compress.routing.route.processes", lambda device: Processes(1, 2))
+    with pytest.raises(UsageError, match=r"2 processes would learn other thresholds.*use expert"):
+        route(model, tmp_path / "out", data=data, options=options(choice="token"), runtime=CPU)
+
+
+@pytest.mark.parametrize("stage", [tune, budget])
+def test_thresholds_do_not_go_stale_in_another_training(
+    model: Transformer, data: Dataset, tmp_path: Path, stage: Callable[..., object]
+) -> None:
+    by_threshold = with_routers(model, RoutingConfig(blocks=(1,), capacity=(0.5,), choice="token"))
+    with pytest.raises(ModelError, match=r"thresholds .* fit the weights as they are.*before it is routed"):
+        stage(by_threshold, tmp_path / "out", data=data, runtime=CPU)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_expert_choice_is_tuned(model: Transformer, data: Dataset, tmp_path: Path) -> None:
+    by_rank = with_routers(model, RoutingConfig(blocks=(1,), capacity=(0.5,)))
+    tune(by_rank, tmp_path / "out", data=data, options=Tune(steps=2, lr=1e-3), runtime=CPU)
+    layer = dict(routed_layers(load_model(tmp_path / "out")))[1]
+    assert layer.router.weight.abs().sum() > 0, "the router learns with the rest"
 
 
 def test_a_routed_model_is_not_routed_again(
