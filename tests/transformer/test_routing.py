@@ -11,13 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny.all_cases import CASES, ONE_PER_FAMILY
+from tiny.budgeted import varied
 from tiny.case import Case
+from tiny.ragged import KEPT, ragged
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compress.attention.attention import Attention, pooled_tokens
 from compress.errors import ModelError, UnsupportedModelError
+from compress.transformer.budgets import budgeted_attentions
 from compress.transformer.executed_flops import executed_flops
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
@@ -26,6 +29,7 @@ from compress.transformer.router import Router
 from compress.transformer.routing import RoutedLayer, routed_layers, with_routers
 from compress.transformer.routing_config import Choice, Part, RoutingConfig
 from compress.transformer.selection import routed_count
+from compress.transformer.surgery import prune_heads
 
 EVERYWHERE = (*ONE_PER_FAMILY, "timm registers", "timm average pooling", "distilbert", "albert", "open_clip text")
 
@@ -46,7 +50,7 @@ def routed(model: Transformer, capacity: float = 0.4, *, seed: int | None = 0, *
 def passing(layer: RoutedLayer, hidden: Hidden, row: int) -> tuple[list[int], list[float]]:
     """By the definition, in Python: the tokens of a row that pass, and the gate of every token."""
     router, states = layer.router, hidden.states[row].detach()
-    own = router.weight[row // (len(hidden.states) // router.streams)]
+    own = router.weight.detach()[row // (len(hidden.states) // router.streams)]
     scores = [float(own.double() @ token.double()) for token in states]
     real = range(len(scores)) if hidden.mask is None else [at for at, is_real in enumerate(hidden.mask[row]) if is_real]
     always = set(range(router.prefix_tokens))
@@ -114,6 +118,42 @@ def test_skipping_equals_masking(name: str) -> None:
         model = routed(case.model, choice=choice, part=part)
         with torch.no_grad():
             torch.testing.assert_close(model.members(case.inputs), reference(model, case), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("choice", ["expert", "token"])
+@pytest.mark.parametrize("name", ["timm plain", "bert"])
+def test_skipping_equals_masking_in_every_stream_of_unequal_members(name: str, choice: Choice) -> None:
+    case = in_double(CASES[name]())
+    fused = routed(ragged(case.model), choice=choice)
+    expected = []
+    for member, heads in enumerate(KEPT):
+        kept = [(0, 1, 2, 3), *[heads] * (len(case.model.layers) - 1)]
+        alone = routed(prune_heads(case.model, kept), choice=choice)
+        for index, layer in routed_layers(alone):
+            weight = fused.layers[index].router.weight
+            layer.router.weight.data.copy_(weight[member % len(weight)][None])  # the first layer has one for all
+        with torch.no_grad():
+            expected.append(reference(alone, case)[0])
+    with torch.no_grad():
+        found = fused.members(case.inputs)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)
+    assert fused.usage is not None
+    if choice == "token":
+        assert len({tuple(stream) for stream in fused.usage.tokens[1].tolist()}) > 1, "streams differ in what passes"
+
+
+@pytest.mark.parametrize("choice", ["expert", "token"])
+@pytest.mark.parametrize("name", ["timm plain", "bert"])
+def test_skipping_tokens_and_heads_equals_masking_both(name: str, choice: Choice) -> None:
+    case = in_double(CASES[name]())
+    model = routed(varied(case.model), choice=choice)
+    with torch.no_grad():
+        found = model.members(case.inputs)
+    assert model.usage is not None
+    assert all(heads is not None and heads.min() < 4 for heads in model.usage.heads), "heads are skipped"
+    for _, attention in budgeted_attentions(model):
+        attention.gating = "hard"  # all heads are computed, and those that are not chosen multiplied by 0
+    torch.testing.assert_close(found, reference(model, case).detach(), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["bert", "albert"])
