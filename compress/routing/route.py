@@ -12,7 +12,7 @@ from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, verify_folder
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, open_dataset
-from compress.distributed import processes
+from compress.distributed import Processes, processes
 from compress.errors import ModelError, UsageError
 from compress.opening import artifact_folder, open_model
 from compress.routing.blocks import chosen_blocks
@@ -106,13 +106,7 @@ def route(
     metric = checkpoint_metric(options, foreign, validation is not None)
     if tensorboard is not None:
         require_tensorboard()
-    team = processes(runtime.torch_device())
-    if team.count > 1 and options.choice == "token":
-        raise UsageError(
-            f"each of {team.count} processes would learn other thresholds, from its own part of the inputs",
-            where="--choice token",
-            fix="use expert, or start one process",
-        )
+    team = _team(options, runtime)
     team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
     dataset = _opened(data)
     routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)
@@ -134,6 +128,18 @@ def route(
         overwrite=overwrite,
     )
     return _trained(job, routed, parent)
+
+
+def _team(options: Route, runtime: Runtime) -> Processes:
+    """The processes of this command; token choice is refused to several."""
+    team = processes(runtime.torch_device())
+    if team.count > 1 and options.choice == "token":
+        raise UsageError(
+            f"each of {team.count} processes would learn other thresholds, from its own part of the inputs",
+            where="--choice token",
+            fix="use expert, or start one process",
+        )
+    return team
 
 
 def _trained(job: Job, routed: Transformer, parent: str) -> RouteResult:
