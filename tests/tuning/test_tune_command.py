@@ -62,8 +62,10 @@ def test_from_scratch_to_a_model_and_on(tmp_path: Path, capsys: pytest.CaptureFi
     again = ["tune", str(out), "-o", str(tmp_path / "more"), "--data=builtin:digits#train", "--steps=1"]
     assert main([*again, "--validation=builtin:digits#calibration"]) == 0
     assert "model: 1 steps; cls/accuracy" in capsys.readouterr().out
-    assert main([*again[:3], str(out), *again[4:]]) == 2
+    assert main(again) == 2
     assert "is not empty" in capsys.readouterr().err
+    assert main([*again[:3], str(out), *again[4:]]) == 2
+    assert "is the input" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
