@@ -126,8 +126,6 @@ def budget(
     """
     options, runtime, out = options or Budget(), runtime or Runtime(), Path(out)
     metric = checkpoint_metric(options, {}, validation is not None)
-    if tensorboard is not None:
-        require_tensorboard()
     dataset, checked = _opened(data), None if validation is None else _opened(validation)
     job = Job(
         out=out,
@@ -142,11 +140,19 @@ def budget(
         only=(HeadChooser,) if options.train == "predictor" else (),
         stage="budget",
         stage_options=options,
-        tensorboard=None if tensorboard is None else Path(tensorboard),
+        tensorboard=_events(tensorboard),
         overwrite=overwrite,
     )
-    measured_on = _opened(calibration) if calibration is not None else checked or _some(dataset)
-    return _train(job, model, _Finishing(measured_on, options, runtime))
+    given = checked or _some(dataset) if calibration is None else _opened(calibration)
+    return _train(job, model, _Finishing(given, options, runtime))
+
+
+def _events(folder: str | Path | None) -> Path | None:
+    """The folder of TensorBoard's files; raises ``UsageError`` when it is not installed."""
+    if folder is None:
+        return None
+    require_tensorboard()
+    return Path(folder)
 
 
 def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> BudgetResult:
