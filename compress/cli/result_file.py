@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from compress.artifact.durable import write_bytes, write_failure
-from compress.artifact.manifest import MANIFEST_NAME
 from compress.errors import UsageError
 
 STDOUT = "-"
@@ -21,6 +20,8 @@ def checked_result_file(context: click.Context, parameter: click.Parameter, valu
         UsageError: the folder is missing or may not be written to, the name is a folder's, or the file belongs to an
             artifact.
     """
+    from compress.artifact.manifest import MANIFEST_NAME  # brings pydantic, which --help does without
+
     if value is None or str(value) == STDOUT:
         return value
     path, option = Path(os.path.realpath(value)), parameter.opts[0]
