@@ -12,6 +12,7 @@ from timm.models.vision_transformer import VisionTransformer
 from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.case import Case
 from tiny.timm_cases import vit_case
+from torch import Tensor
 
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
@@ -24,7 +25,9 @@ from compress.pruning.selection import select
 from compress.pruning.self_check import check_pruned
 from compress.pruning.taylor import taylor_samples
 from compress.runtime import Runtime
+from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
+from compress.transformer.parts import Hidden
 from compress.transformer.surgery import keep_heads, prune_heads
 
 CPU = Runtime(device="cpu", batch_size=4)
@@ -114,12 +117,12 @@ def test_scores_of_a_model_with_dropout_do_not_depend_on_chance() -> None:
 def test_a_loss_that_does_not_reach_a_layer_is_an_error_that_names_it() -> None:
     model = CASES["timm plain"]().model
 
-    class Deaf(torch.nn.Module):
-        def forward(self, hidden: object, **_: object) -> object:
+    class Deaf(Layer):
+        def forward(self, hidden: Hidden, *, gate: Tensor | None = None, last: bool = False) -> Hidden:
             return hidden
 
-    model.layers[1] = Deaf()
-    model.layers[1].attention = CASES["timm plain"]().model.layers[1].attention
+    layer = model.layers[1]
+    model.layers[1] = Deaf(layer.attention, layer.mlp, layer.norm1, layer.norm2)
     with pytest.raises(ModelError, match=r"no gradient in layers \[1\]"):
         taylor_samples(model, pictures(2), CPU)
 
