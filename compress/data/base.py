@@ -101,6 +101,11 @@ def open_dataset(reference: str, *, text_column: str | None = None, label_column
         ) from None
 
 
+def given_dataset(data: str | Dataset) -> Dataset:
+    """What a caller gave as data: opened when it is a reference."""
+    return open_dataset(data) if isinstance(data, str) else data
+
+
 def _open(reference: str, columns: ColumnChoice) -> Dataset:
     parsed = parse_reference(reference)
     if columns.given and parsed.kind not in ("table", "hf"):

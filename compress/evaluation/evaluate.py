@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from compress.artifact.folder import check_target
-from compress.data.base import Dataset, open_dataset, require_kind
+from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.corruptions.registry import chosen_corruptions
 from compress.data.labels import align_labels
 from compress.distributed import processes
@@ -116,12 +116,12 @@ def run_evaluation(
 ) -> Evaluation:
     """``evaluate`` without a report, with the per-sample evidence that ``write_report`` needs."""
     options, runtime = options or Evaluate(), runtime or Runtime()
-    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
-    test = _opened(data)
+    foreign = {name: given_dataset(given) for name, given in (ood or {}).items()}
+    test = given_dataset(data)
     corruptions = chosen_corruptions(options.shift, test.kind)
     known = catalogue(foreign, corruptions)
     gates = parse_gates(options.fail_if, metrics=known, models=models)
-    opening = Opening(runtime, options, None if calibration is None else _opened(calibration))
+    opening = Opening(runtime, options, None if calibration is None else given_dataset(calibration))
     subjects = [opening.subject(name, given) for name, given in models.items()]
     test = _aligned(test, subjects)
     running = _Running(subjects, runtime, store)
@@ -211,10 +211,6 @@ def _references(given: Iterable[Given]) -> Iterator[Given]:
     """The models, those inside a baseline too."""
     for model in given:
         yield from model.models if isinstance(model, Baseline) else [model]
-
-
-def _opened(data: str | Dataset) -> Dataset:
-    return open_dataset(data) if isinstance(data, str) else data
 
 
 def _aligned(test: Dataset, subjects: Sequence[Subject]) -> Dataset:

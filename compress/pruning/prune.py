@@ -9,7 +9,7 @@ from pathlib import Path
 from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, new_folder
 from compress.backbones.registry import preprocessor
-from compress.data.base import Dataset, open_dataset, require_kind
+from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.batches import batches
 from compress.data.labels import align_labels
 from compress.distributed import processes
@@ -171,7 +171,7 @@ def open_calibration(data: str | Dataset | None, model: Transformer, *, labelled
     """The calibration set, its classes numbered as the model's; unlabelled only where that is enough."""
     if data is None:
         return None
-    dataset = open_dataset(data) if isinstance(data, str) else data
+    dataset = given_dataset(data)
     require_kind(dataset, model.config.preprocessing.kind)
     return align_labels(dataset, model.labels) if labelled or dataset.labels is not None else dataset
 
@@ -180,7 +180,7 @@ def open_foreign(ood: str | Dataset | None, model: Transformer) -> Dataset | Non
     """The foreign validation set."""
     if ood is None:
         return None
-    dataset = open_dataset(ood) if isinstance(ood, str) else ood
+    dataset = given_dataset(ood)
     require_kind(dataset, model.config.preprocessing.kind)
     return dataset
 

@@ -11,7 +11,7 @@ from typing import Any
 from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, verify_folder
 from compress.backbones.source import ModelSource
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, given_dataset
 from compress.distributed import Processes, processes
 from compress.errors import ModelError, UsageError
 from compress.opening import artifact_folder, open_model
@@ -102,13 +102,13 @@ def route(
         KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
     """
     options, runtime, out = options or Route(), runtime or Runtime(), Path(out)
-    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    foreign = {name: given_dataset(given) for name, given in (ood or {}).items()}
     metric = checkpoint_metric(options, foreign, validation is not None)
     if tensorboard is not None:
         require_tensorboard()
     team = _team(options, runtime)
     team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
-    dataset = _opened(data)
+    dataset = given_dataset(data)
     routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)
     job = Job(
         out=out,
@@ -116,7 +116,7 @@ def route(
         options=as_tune(resolved),
         runtime=runtime,
         team=team,
-        validation=None if validation is None else _opened(validation),
+        validation=None if validation is None else given_dataset(validation),
         ood=foreign,
         metric=metric,
         teacher=None if teacher is None else open_model(teacher),
@@ -166,7 +166,7 @@ def _routed_start(
     """The model with fresh routers, the options with the chosen blocks, and the hash of what it starts from."""
     start, parent = _start(reference, dataset, options)
     start.to(runtime.torch_device())
-    measured_on = fitting(dataset if calibration is None else _opened(calibration), start)
+    measured_on = fitting(dataset if calibration is None else given_dataset(calibration), start)
     blocks = chosen_blocks(start, options, measured_on, runtime)
     config = RoutingConfig(blocks=blocks, capacity=options.capacity, choice=options.choice, part=options.part)
     return with_routers(start, config), options.model_copy(update={"blocks": blocks}), parent
@@ -196,7 +196,3 @@ def _start(
     # A threshold of abstention belongs to the exact model that it was fitted with.
     model.config = model.config.model_copy(update={"abstention": None})
     return model, parent
-
-
-def _opened(data: str | Dataset) -> Dataset:
-    return open_dataset(data) if isinstance(data, str) else data

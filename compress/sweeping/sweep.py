@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compress.artifact.durable import write_bytes
 from compress.artifact.fingerprint import model_fingerprint
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, given_dataset
 from compress.distributed import Processes, processes
 from compress.errors import UsageError
 from compress.evaluation.evaluate import run_evaluation
@@ -76,12 +76,12 @@ def sweep(
     check_options(options, ood=ood_validation is not None, scores=scores is not None)
     model = open_single(model)
     calibration = open_calibration(data, model, labelled=needs_labels(options))
-    measured = calibration if validation is None else _opened(validation)
+    measured = calibration if validation is None else given_dataset(validation)
     if measured is None:
         raise UsageError("there is no set to measure the points on", where="--validation", fix="pass --validation")
     if validation is None:
         log.warning("points are measured on the set that their heads were scored on; pass --validation")
-    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    foreign = {name: given_dataset(given) for name, given in (ood or {}).items()}
     team = processes(runtime.torch_device())
     with contextlib.ExitStack() as stack:
         team.on_main(lambda: stack.enter_context(opened_run(out)))
@@ -211,10 +211,6 @@ def _members(model: Transformer, chosen: MemberHeads) -> list[Transformer]:
         prune_heads(model, [tuple(present[layer][slot] for slot in own) for layer, own in enumerate(slots)])
         for slots in chosen.slots
     ]
-
-
-def _opened(data: str | Dataset) -> Dataset:
-    return open_dataset(data) if isinstance(data, str) else data
 
 
 def _write(result: SweepResult, out: Path) -> None:

@@ -11,7 +11,7 @@ from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target, verify_folder
 from compress.artifact.manifest import read_manifest
 from compress.backbones.source import ModelSource
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, given_dataset
 from compress.distributed import processes
 from compress.opening import artifact_folder, open_model
 from compress.runtime import Runtime
@@ -94,14 +94,14 @@ def tune(
         KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
     """
     options, runtime, out = options or Tune(), runtime or Runtime(), Path(out)
-    foreign = {name: _opened(given) for name, given in (ood or {}).items()}
+    foreign = {name: given_dataset(given) for name, given in (ood or {}).items()}
     metric = checkpoint_metric(options, foreign, validation is not None)
     if tensorboard is not None:
         require_tensorboard()
     team = processes(runtime.torch_device())
     job = Job(
         out=out,
-        dataset=_opened(data),
+        dataset=given_dataset(data),
         options=options,
         runtime=runtime,
         team=team,
@@ -141,9 +141,5 @@ def _tune_single(job: Job, reference: str | Path | ModelSource | Transformer, fo
     return tune_one(job, model, parent, resolved, branch_layer)
 
 
-def _opened(data: str | Dataset) -> Dataset:
-    return open_dataset(data) if isinstance(data, str) else data
-
-
 def _optional(data: str | Dataset | None) -> Dataset | None:
-    return None if data is None else _opened(data)
+    return None if data is None else given_dataset(data)

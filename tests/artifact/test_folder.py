@@ -134,7 +134,7 @@ def test_overwrite_replaces_all_of_it(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_a_fine_target(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    verify_folder(save_model(tmp_path / "out"))
+    assert verify_folder(save_model(tmp_path / "out")).kind == "model"
 
 
 def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
 
 
 def test_names_with_spaces_accents_and_cjk(tmp_path: Path) -> None:
-    verify_folder(save_model(tmp_path / "mes modèles" / "模型 [1] *"))
+    assert verify_folder(save_model(tmp_path / "mes modèles" / "模型 [1] *")).kind == "model"
 
 
 def refused(target: Path, message: str, *, overwrite: bool = False) -> None:
@@ -197,6 +197,7 @@ def test_a_parent_that_cannot_be_written(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     refused(tmp_path / "out", f"out: cannot be written .*{cure}")
+    assert not names(tmp_path)
 
 
 def test_a_full_or_broken_disk_in_the_block_or_at_the_last_sync(

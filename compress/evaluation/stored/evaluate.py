@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from compress.data.base import Dataset, open_dataset
+from compress.data.base import Dataset, given_dataset
 from compress.data.labels import align_labels
 from compress.errors import DataError
 from compress.evaluation.baselines.specification import Baseline
@@ -123,7 +123,7 @@ def _evaluated(row: Selected, reader: PredictionReader) -> Evaluated:
 
 def _same(data: str | Dataset, stored: StoredPredictions) -> Dataset:
     """The test set, if it is the one that was predicted."""
-    dataset = open_dataset(data) if isinstance(data, str) else data
+    dataset = given_dataset(data)
     if dataset.fingerprint != stored.sets[TEST].fingerprint:
         raise DataError(
             "is not the set that was predicted", where=dataset.reference, fix="name the same data, or leave it out"

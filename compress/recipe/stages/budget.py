@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
-
-from pydantic import Field
+from collections.abc import Mapping
+from typing import ClassVar
 
 from compress.budgeting.options import Budget
-from compress.errors import RecipeError
 from compress.recipe.schema import DataSources
-from compress.recipe.stages.base import RECIPE_MODEL_LABEL, Kind, PlannedModel, Stage, StageInputs, required_reference
-
-COPIES_IN_TRAINING = 4
-"""Weights, gradients and the two moments of Adam."""
+from compress.recipe.stages.base import Kind, StageInputs, required_reference
+from compress.recipe.stages.training import Teacher, TrainingStage, check_teacher
 
 
 class BudgetEntry(Budget):
     """The keys of ``budget`` in a recipe: the command's options, and the teacher."""
 
-    teacher: Literal["single"] | None = Field(
-        None, description="single: the recipe's own model, whose predictions are learned too."
-    )
+    teacher: Teacher = None
 
 
-class BudgetStage(Stage[BudgetEntry]):
+class BudgetStage(TrainingStage[BudgetEntry]):
     """See ``compress.budgeting``."""
 
     options = BudgetEntry
@@ -48,15 +41,7 @@ class BudgetStage(Stage[BudgetEntry]):
 
     def check(self, sources: DataSources, options: BudgetEntry, label: str, earlier: tuple[Kind, ...]) -> None:
         """A model is not its own teacher."""
-        if options.teacher is not None and not earlier and label == RECIPE_MODEL_LABEL:
-            raise RecipeError("a model cannot be its own teacher", fix="leave teacher out, or prune before")
-
-    def peak_memory(
-        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
-    ) -> int:
-        """The model in training, and all layers' activations of a batch for every stream."""
-        activations = batch_size * after.layers * after.structure.members * after.layer_activations
-        return COPIES_IN_TRAINING * after.bytes + activations
+        check_teacher(options.teacher, label, earlier)
 
     def execute(self, inputs: StageInputs, options: BudgetEntry) -> None:
         """Attach, train, write."""

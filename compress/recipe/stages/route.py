@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar
 
-from pydantic import Field
-
-from compress.errors import RecipeError
 from compress.recipe.schema import DataSources
-from compress.recipe.stages.base import RECIPE_MODEL_LABEL, Kind, PlannedModel, Stage, StageInputs, required_reference
+from compress.recipe.stages.base import Kind, StageInputs, required_reference
+from compress.recipe.stages.training import Teacher, TrainingStage, check_teacher
 from compress.routing.options import Route
 from compress.tuning.metric import chosen_metric
-
-COPIES_IN_TRAINING = 4
-"""Weights, gradients and the two moments of Adam."""
 
 
 class RouteEntry(Route):
     """The keys of ``route`` in a recipe: the command's options, and the teacher."""
 
-    teacher: Literal["single"] | None = Field(
-        None, description="single: the recipe's own model, whose predictions are learned too."
-    )
+    teacher: Teacher = None
 
 
-class RouteStage(Stage[RouteEntry]):
+class RouteStage(TrainingStage[RouteEntry]):
     """See ``compress.routing``."""
 
     options = RouteEntry
@@ -54,15 +47,7 @@ class RouteStage(Stage[RouteEntry]):
         """The metric exists; a model is not its own teacher."""
         if sources.validation is not None:
             chosen_metric(options.metric, {})
-        if options.teacher is not None and not earlier and label == RECIPE_MODEL_LABEL:
-            raise RecipeError("a model cannot be its own teacher", fix="leave teacher out, or prune before")
-
-    def peak_memory(
-        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
-    ) -> int:
-        """The model in training, and all layers' activations of a batch for every stream."""
-        activations = batch_size * after.layers * after.structure.members * after.layer_activations
-        return COPIES_IN_TRAINING * after.bytes + activations
+        check_teacher(options.teacher, label, earlier)
 
     def execute(self, inputs: StageInputs, options: RouteEntry) -> None:
         """Attach, train, write."""

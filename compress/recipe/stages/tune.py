@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from pydantic import Field
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from compress.errors import RecipeError
 from compress.recipe.schema import DataSources
-from compress.recipe.stages.base import RECIPE_MODEL_LABEL, Kind, PlannedModel, Stage, StageInputs, required_reference
+from compress.recipe.stages.base import Kind, StageInputs, required_reference
+from compress.recipe.stages.training import Teacher, TrainingStage, check_teacher
 from compress.tuning.metric import chosen_metric
 from compress.tuning.options import Tune
 
@@ -19,19 +18,14 @@ if TYPE_CHECKING:
     from compress.backbones.source import ModelSource
     from compress.transformer.model import Transformer
 
-COPIES_IN_TRAINING = 4
-"""Weights, gradients and the two moments of Adam."""
-
 
 class TuneEntry(Tune):
     """The keys of ``tune`` in a recipe: the command's options, and the teacher."""
 
-    teacher: Literal["single"] | None = Field(
-        None, description="single: the recipe's own model, whose predictions are learned too."
-    )
+    teacher: Teacher = None
 
 
-class TuneStage(Stage[TuneEntry]):
+class TuneStage(TrainingStage[TuneEntry]):
     """See ``compress.tuning``."""
 
     options = TuneEntry
@@ -67,17 +61,7 @@ class TuneStage(Stage[TuneEntry]):
             )
         if options.objective == "captions" and earlier:
             raise RecipeError("captions need the recipe's own model with both towers", fix="put the stage first")
-        if options.teacher is not None and not earlier and label == RECIPE_MODEL_LABEL:
-            raise RecipeError("a model cannot be its own teacher", fix="leave teacher out, or prune before")
-
-    def peak_memory(
-        self, before: PlannedModel, after: PlannedModel, made: Sequence[PlannedModel], batch_size: int
-    ) -> int:
-        """One model in training, and all layers' activations of a batch for every stream."""
-        separate = after.structure.members if after.kind == "members" else 1
-        streams = 1 if after.kind == "members" else after.structure.members
-        activations = batch_size * after.layers * streams * after.layer_activations
-        return COPIES_IN_TRAINING * after.bytes // separate + activations
+        check_teacher(options.teacher, label, earlier)
 
     def execute(self, inputs: StageInputs, options: TuneEntry) -> None:
         """Train, and write the model or the members."""

@@ -266,4 +266,4 @@ def test_the_json_holds_no_nan(report) -> None:
     def refuse(name: str) -> float:
         raise AssertionError(name)
 
-    json.loads((folder / "report.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert json.loads((folder / "report.json").read_text(encoding="utf-8"), parse_constant=refuse)
