@@ -20,7 +20,7 @@ STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgeting
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
 BASE = {"errors", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
-SHARED = MODEL | {"backbones", "artifact", "opening", "placing", "distributed"}
+SHARED = MODEL | {"backbones", "artifact", "opening", "parent", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "allocator": set(),
@@ -37,15 +37,18 @@ ALLOWED: dict[str, set[str]] = {
     "backbones": MODEL,
     "artifact": MODEL | {"backbones"},
     "opening": MODEL | {"backbones", "artifact"},
+    "parent": MODEL | {"backbones", "artifact", "opening"},
     "inference": SHARED,
     "evaluation": SHARED | {"inference", "allocator"},
+    "exporting": SHARED,
+    "publishing": {"errors", "progress", "artifact"},
     **dict.fromkeys(STAGES, MEASURED),
     # Budgets and routers are trained by the project's one loop.
     **dict.fromkeys(("budgeting", "routing"), MEASURED | {"tuning"}),
     "recipe": MEASURED | STAGES,
     "sweeping": MEASURED | STAGES | {"recipe"},
     "benching": MEASURED | STAGES,
-    "cli": MEASURED | STAGES | {"recipe", "sweeping", "benching"},
+    "cli": MEASURED | STAGES | {"recipe", "sweeping", "benching", "exporting", "publishing"},
 }
 
 

@@ -9,6 +9,8 @@ from pydantic import Field
 
 from compress.options import Options
 
+# What later stages keep of a parent's notes: the report of a fused model shows why its members part where they do.
+BRANCH_CANDIDATES = "branch_candidates"
 VERSIONED = ("compress-transformers", "torch", "timm", "transformers", "open_clip_torch", "safetensors")
 
 
@@ -34,3 +36,7 @@ class Provenance(Options):
     versions: dict[str, str] = Field(
         default_factory=installed_versions, description="Installed packages that decide what a model computes."
     )
+
+    def handed_down(self) -> dict[str, Any]:
+        """The notes that hold for whatever is made from the artifact."""
+        return {key: self.notes[key] for key in (BRANCH_CANDIDATES,) if key in self.notes}

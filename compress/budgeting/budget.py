@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from compress.artifact.fingerprint import model_fingerprint
-from compress.artifact.folder import check_target, verify_folder
+from compress.artifact.folder import check_target
 from compress.attention.budget_config import BudgetConfig
 from compress.attention.head_chooser import HeadChooser
 from compress.budgeting.loss import BudgetLoss
@@ -21,7 +20,8 @@ from compress.data.base import Dataset, given_dataset
 from compress.data.subset import take
 from compress.distributed import processes
 from compress.errors import DataError
-from compress.opening import artifact_folder, open_model
+from compress.opening import open_model
+from compress.parent import parent_of
 from compress.runtime import Runtime
 from compress.transformer.budgets import budgeted_attentions, with_budgets
 from compress.transformer.model import Transformer
@@ -157,9 +157,8 @@ def _events(folder: str | Path | None) -> Path | None:
 
 def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> BudgetResult:
     job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite, inputs=(given,)))
-    folder = artifact_folder(given) if isinstance(given, str | Path) else None
     start = starting_model(given, job.dataset, from_scratch=False, seed=job.options.seed)
-    parent = model_fingerprint(start) if folder is None else verify_folder(folder).digest
+    parent = parent_of(given, start)
     budgeted = attach_budgets(start, finishing.options)
     finishing.check(budgeted)
     branch_layer = start.structure.branch_layer if start.structure.members > 1 else 0

@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compress.artifact.fingerprint import model_fingerprint
 from compress.artifact.folder import check_target
-from compress.artifact.manifest import read_manifest
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import write_model
 from compress.artifact.tensors import tensor_entries
@@ -23,7 +21,8 @@ from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.labels import align_labels
 from compress.inference.forward import all_answers
 from compress.inference.temperature import fit_temperature
-from compress.opening import artifact_folder, open_model
+from compress.opening import open_model
+from compress.parent import parent_of
 from compress.runtime import Runtime
 from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
@@ -148,15 +147,14 @@ def _write(
     *,
     overwrite: bool,
 ) -> None:
-    folder = None if isinstance(given, Transformer) else artifact_folder(given)
-    parent = model_fingerprint(opened) if folder is None else read_manifest(folder).digest
+    parent = parent_of(given, opened)
     measured = ("samples", "temperature", "nll_before", "nll_after", "accuracy", "coverage", "risk")
     provenance = Provenance(
         stage="calibrate",
         options=options.model_dump(mode="json"),
-        parents=(parent,),
+        parents=(parent.digest,),
         data_fingerprint=dataset.fingerprint,
-        notes={name: getattr(result, name) for name in measured},
+        notes={**parent.notes, **{name: getattr(result, name) for name in measured}},
     )
     # A threshold that was fitted with another temperature means nothing any more.
     config = opened.config.model_copy(update={"temperature": result.temperature, "abstention": result.abstention})

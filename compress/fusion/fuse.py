@@ -109,7 +109,11 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
         stage="fuse",
         options=options.model_dump(mode="json"),
         parents=(manifest.digest,),
-        notes={"branch_layer": config.structure.branch_layer, "exact": exact},
+        notes={
+            **read_provenance(pruned).handed_down(),
+            "branch_layer": config.structure.branch_layer,
+            "exact": exact,
+        },
     )
     write_model(
         config,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.artifact.durable import write_bytes
-from compress.artifact.provenance import Provenance
+from compress.artifact.provenance import BRANCH_CANDIDATES, Provenance
 from compress.artifact.store import PROVENANCE, json_bytes, save_model
 from compress.pruning.branching import BranchCandidate
 from compress.pruning.circuit_losses import CircuitLosses
@@ -76,7 +76,7 @@ def write_members(partial: Path, out: Path, model: Transformer, choice: Choice, 
         "importance_lost_to_overlap": round(chosen.importance_lost_to_overlap, 6),
     }
     if choice.candidates:
-        notes["branch_candidates"] = [_rounded(candidate) for candidate in choice.candidates]
+        notes[BRANCH_CANDIDATES] = [_rounded(candidate) for candidate in choice.candidates]
     if choice.circuits:
         notes["circuits"] = [_rounded(circuit) for circuit in choice.circuits]
     write_bytes(partial / PROVENANCE, json_bytes(_provenance(choice, notes).model_dump_json()))

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from compress.artifact.fingerprint import model_fingerprint
-from compress.artifact.folder import check_target, verify_folder
+from compress.artifact.folder import check_target
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, given_dataset
 from compress.distributed import Processes, processes
 from compress.errors import ModelError, UsageError
-from compress.opening import artifact_folder, open_model
+from compress.opening import open_model
+from compress.parent import Parent, parent_of
 from compress.routing.blocks import chosen_blocks
 from compress.routing.loss import RoutingLoss
 from compress.routing.observe import BlockRoutes, observe
@@ -142,7 +142,7 @@ def _team(options: Route, runtime: Runtime) -> Processes:
     return team
 
 
-def _trained(job: Job, routed: Transformer, parent: str) -> RouteResult:
+def _trained(job: Job, routed: Transformer, parent: Parent) -> RouteResult:
     """Train, look at the routers, and write."""
     seen: list[BlockRoutes] = []
 
@@ -162,8 +162,8 @@ def _routed_start(
     calibration: str | Dataset | None,
     options: Route,
     runtime: Runtime,
-) -> tuple[Transformer, Route, str]:
-    """The model with fresh routers, the options with the chosen blocks, and the hash of what it starts from."""
+) -> tuple[Transformer, Route, Parent]:
+    """The model with fresh routers, the options with the chosen blocks, and what it starts from."""
     start, parent = _start(reference, dataset, options)
     start.to(runtime.torch_device())
     measured_on = fitting(dataset if calibration is None else given_dataset(calibration), start)
@@ -184,15 +184,14 @@ def _observed(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[B
 
 def _start(
     reference: str | Path | ModelSource | Transformer, dataset: Dataset, options: Route
-) -> tuple[Transformer, str]:
-    """A model without routers that no caller holds, and its hash."""
+) -> tuple[Transformer, Parent]:
+    """A model without routers that no caller holds, and what it is."""
     model = starting_model(reference, dataset, from_scratch=False, seed=options.seed)
     if model.config.routing is not None:
         raise ModelError(
             "the model has routers already", where=str(reference)[:80], fix="route the model that it was made from"
         )
-    folder = artifact_folder(reference) if isinstance(reference, (str, Path)) else None
-    parent = model_fingerprint(model) if folder is None else verify_folder(folder).digest
+    parent = parent_of(reference, model)
     # A threshold of abstention belongs to the exact model that it was fitted with.
     model.config = model.config.model_copy(update={"abstention": None})
     return model, parent

@@ -94,7 +94,9 @@ def _write_set(job: Job, source: Path, names: tuple[str, ...], state: Path, opti
     with new_folder(job.out, kind="members", stage="tune", overwrite=job.overwrite, members=names) as partial:
         for name in names:
             shutil.copytree(state / name, partial / name, copy_function=_link_or_copy)
-        provenance = job.provenance(options, read_provenance(source).parents[:1], None, **{BRANCH_LAYER: branch_layer})
+        made = read_provenance(source)
+        notes = {**made.handed_down(), BRANCH_LAYER: branch_layer}
+        provenance = job.provenance(options, made.parents[:1], None, **notes)
         write_bytes(partial / PROVENANCE, json_bytes(provenance.model_dump_json()))
 
 

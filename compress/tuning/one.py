@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compress.artifact.store import save_model
+from compress.parent import Parent
 from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned
 from compress.tuning.log import LOG_NAME
@@ -18,7 +19,7 @@ from compress.tuning.state import held_state
 def tune_one(
     job: Job,
     model: Transformer,
-    parent: str,
+    parent: Parent,
     options: Tune,
     branch_layer: int = 0,
     *,
@@ -29,15 +30,15 @@ def tune_one(
     Args:
         job: data and settings.
         model: what is trained.
-        parent: hash of what it was made from; with the job's options it tells this run from any other.
+        parent: what it was made from; its hash and the job's options tell this run from any other.
         options: the job's, resolved.
         branch_layer: the first layer that is not of the trunk.
         finish: looks at the trained model before it is written; what it returns goes into the provenance.
     """
-    with held_state(job.out, job.identity(parent), job.team) as state:
+    with held_state(job.out, job.identity(parent.digest), job.team) as state:
         tuned = job.train(model, state, name="model", options=options, branch_layer=branch_layer)
         notes = {} if finish is None else finish(model, tuned)
-        provenance = job.provenance(options, (parent,), tuned, **notes)
+        provenance = job.provenance(options, (parent.digest,), tuned, **{**parent.notes, **notes})
 
         def write() -> None:
             save_model(model, job.out, provenance, overwrite=job.overwrite)

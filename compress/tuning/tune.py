@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from compress.artifact.fingerprint import model_fingerprint
-from compress.artifact.folder import check_target, verify_folder
+from compress.artifact.folder import check_target
 from compress.artifact.manifest import read_manifest
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, given_dataset
 from compress.distributed import processes
 from compress.opening import artifact_folder, open_model
+from compress.parent import parent_of
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.job import Job, Tuned
@@ -126,19 +126,18 @@ def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tu
     if folder is not None and read_manifest(folder).kind == "members":
         models = tune_members(job, folder)
     else:
-        models = (_tune_single(job, reference, folder),)
+        models = (_tune_single(job, reference),)
     job.team.on_main(lambda: remove_states(job.out))
     return models
 
 
-def _tune_single(job: Job, reference: str | Path | ModelSource | Transformer, folder: Path | None) -> Tuned:
+def _tune_single(job: Job, reference: str | Path | ModelSource | Transformer) -> Tuned:
     """One model, single or fused, to one artifact."""
     options = job.options
     model = starting_model(reference, job.dataset, from_scratch=options.from_scratch, seed=options.seed)
-    parent = model_fingerprint(model) if folder is None else verify_folder(folder).digest
     branch_layer = model.structure.branch_layer if model.structure.members > 1 else 0
     resolved = options.model_copy(update={"freeze": options.freeze or "none"})
-    return tune_one(job, model, parent, resolved, branch_layer)
+    return tune_one(job, model, parent_of(reference, model), resolved, branch_layer)
 
 
 def _optional(data: str | Dataset | None) -> Dataset | None:

@@ -9,6 +9,7 @@ from typing import Literal, ParamSpec, TypeVar
 from pydantic import ConfigDict, Field
 
 from compress.evaluation.evaluation import Evaluation
+from compress.evaluation.report.branching import BranchChoice, measure_branching
 from compress.evaluation.report.budgets import BudgetUse, measure_budget_use
 from compress.evaluation.report.detection import DetectionOfSet, measure_detection, score_edges
 from compress.evaluation.report.diversity import Diversity, measure_diversity
@@ -47,6 +48,7 @@ class ReportContent(Options):
     detection: tuple[DetectionOfSet, ...] = Field((), description="Set by set, within a set model by model.")
     heads: tuple[HeadMap, ...] = ()
     diversity: tuple[Diversity, ...] = ()
+    branching: tuple[BranchChoice, ...] = Field((), description="Of models whose branch layer was found.")
     tradeoffs: tuple[Tradeoff, ...] = ()
     budgets: tuple[BudgetUse, ...] = Field((), description="Of models with budgets.")
     routes: tuple[RouteMap, ...] = Field((), description="Of models with routers, a few inputs each.")
@@ -104,26 +106,25 @@ def gather_content(evaluation: Evaluation) -> ReportContent:
             if predictions.test.members > 1
             for found in _attempt(gaps, f"diversity of {name}", measure_diversity, name, predictions)
         ),
+        branching=measure_branching(evaluation),
         tradeoffs=measure_tradeoffs(result),
-        budgets=tuple(
-            found
-            for name, predictions in models.items()
-            if predictions.use is not None and predictions.use.heads is not None
-            for found in _attempt(
-                gaps,
-                f"budgets of {name}",
-                measure_budget_use,
-                name,
-                predictions.use,
-                result.models[0].name,
-                models[result.models[0].name].test,
-                evaluation,
-            )
-        ),
+        budgets=tuple(_budgets(gaps, evaluation)),
         routes=gather_routes(evaluation),
         examples=gather_examples(subject, models, evaluation.test),
         gaps=tuple(gaps),
     )
+
+
+def _budgets(gaps: list[Gap], evaluation: Evaluation) -> Iterator[BudgetUse]:
+    """Of the models with budgets; the difficulty of an input is its loss under the first model."""
+    models = evaluation.predictions
+    reference = evaluation.result.models[0].name
+    for name, predictions in models.items():
+        if predictions.use is not None and predictions.use.heads is not None:
+            what = f"budgets of {name}"
+            yield from _attempt(
+                gaps, what, measure_budget_use, name, predictions.use, reference, models[reference].test, evaluation
+            )
 
 
 def _attempt(gaps: list[Gap], what: str, measure: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Iterator[T]:

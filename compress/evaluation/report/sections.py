@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from compress.evaluation.report import (
+    branching,
     budgets,
     detection,
     diversity,
@@ -124,6 +125,13 @@ def _insides(content: ReportContent, look: Look) -> Iterator[Section]:
         "Members",
         diversity.EXPLANATION,
         tuple(diversity.draw_diversity(data, look, place) for place, data in enumerate(content.diversity)),
+    )
+    yield Section(
+        "branching",
+        "Where should members part?",
+        "Branch",
+        branching.EXPLANATION,
+        tuple(branching.draw_branching(data, look, place) for place, data in enumerate(content.branching)),
     )
 
 
