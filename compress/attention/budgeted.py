@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -118,12 +118,12 @@ class BudgetedAttention(Attention):
         if training and self.gating == "hard":
             gates = gates + (gates * best(relevance, heads) - gates).detach()
         if not training:  # where the training loop says more about it
-            check_finite(mean, gates)
+            _check_finite(mean, gates)
         factors = gates if gate is None else gates * gate
         if dense:
             return super().forward(x, mask, gate=factors, pooled=pooled)
         chosen = best(relevance, heads)
-        return self.output_dropout(attend_chosen(self, x, mask, chosen=chosen, gates=factors, pooled=pooled))
+        return self.output_dropout(_attend(self, x, mask, chosen=chosen, gates=factors, pooled=pooled))
 
     @property
     def runs_everything(self) -> bool:
@@ -141,6 +141,24 @@ class BudgetedAttention(Attention):
             dtype = torch.promote_types(mean.dtype, torch.float32)
             budgets = torch.full((len(mean),), fixed, dtype=dtype, device=mean.device)
         return budgets.clamp(max=limit.value) if limit is not None and limit.cap else budgets
+
+
+def _attend(attention: Attention, x: Tensor, mask: Tensor | None, **chosen: Any) -> Tensor:
+    """``attend_chosen``, between the compiled parts of a model that is being compiled."""
+    if torch.compiler.is_compiling():
+        from compress.attention import uncompiled
+
+        return uncompiled.attend_chosen(attention, x, mask, **chosen)
+    return attend_chosen(attention, x, mask, **chosen)
+
+
+def _check_finite(mean: Tensor, gates: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        from compress.attention import uncompiled
+
+        uncompiled.check_finite(mean, gates)
+    else:
+        check_finite(mean, gates)
 
 
 def mean_token(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -173,7 +191,6 @@ def best(relevance: Tensor, heads: Tensor) -> Tensor:
     return rank < heads[:, None]
 
 
-@torch.compiler.disable(reason="reads a value to decide whether to raise")
 def check_finite(mean: Tensor, gates: Tensor) -> None:
     """Raise ``ModelError`` for a row whose mean token or gates are not numbers."""
     if bool((mean.sum() + gates.sum()).isfinite()):

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from compress.attention.attention import Attention
 from compress.attention.grouped import GroupedLinear
@@ -119,6 +118,8 @@ def _in_memory(module: M) -> M:
 
 def _counted(module: nn.Module, argument: Any) -> tuple[int, Any]:
     """FLOPs of a call and its result; on the math attention path, since the fused ones count as nothing on a CPU."""
+    from torch.utils.flop_counter import FlopCounterMode  # loads triton, which only what is counted here needs
+
     # Detached, because the counter's module tracker fails on views of parameters that want a gradient.
     frozen = {name: tensor.detach() for name, tensor in module.state_dict(keep_vars=True).items()}
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
