@@ -49,9 +49,11 @@ class Console:
             logger.setLevel(level)
 
     def set_log_level(self) -> None:
-        """Log as much as was asked for."""
-        level = logging.DEBUG if self.debug else logging.WARNING if self.quiet else logging.INFO
-        logging.getLogger(PROGRAM).setLevel(level)
+        """Show as much as was asked for; other handlers, such as the log of a stage, hear what ``quiet`` hides."""
+        logger = logging.getLogger(PROGRAM)
+        logger.setLevel(logging.DEBUG if self.debug else logging.INFO)
+        for handler in logger.handlers:
+            handler.setLevel(logging.WARNING if self.quiet and not self.debug else logging.NOTSET)
 
     def say(self, message: str) -> None:
         """Write one line to stderr; nobody may be reading it."""

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from compress.backbones.registry import build_skeleton
 from compress.errors import CompressError, RecipeError
 from compress.recipe.chain import check_chain, check_files
+from compress.recipe.readiness import check_data, check_target_disk
 from compress.recipe.schema import Recipe
 from compress.recipe.shapes import open_shapes
 from compress.recipe.stages import STAGES
@@ -109,11 +110,13 @@ def plan_recipe(recipe: Recipe, out: Path, *, stages: Registry[type[Stage[Any]]]
         stages: the stages that exist.
 
     Raises:
-        CompressError: the recipe cannot work with this model, or files are missing.
+        CompressError: the recipe cannot work with this model or these data, files are missing, or the target has no
+            room.
     """
     check_chain(recipe, stages)
     check_files(recipe)
     skeleton = open_shapes(recipe.model.reference, **recipe.model.details)
+    check_data(recipe, skeleton.config, stages)
     start = current = planned_model(skeleton, skeleton.structure, "model")
     made: dict[Kind, PlannedModel] = {}
     planned = []
@@ -135,6 +138,7 @@ def plan_recipe(recipe: Recipe, out: Path, *, stages: Registry[type[Stage[Any]]]
         peak = stage.peak_memory(before, current, compared, recipe.runtime.batch_size)
         label = stage.artifact_label(entry) if model is not None else "a result"
         planned.append(PlannedStage(folder, label, model, model.bytes if model else 0, peak))
+    check_target_disk(out, sum(stage.disk for stage in planned))
     return Plan(out, start, tuple(planned))
 
 

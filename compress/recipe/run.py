@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import compress
 from compress.artifact.durable import write_bytes
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
@@ -17,6 +18,8 @@ from compress.errors import ArtifactError, CompressError, UsageError
 from compress.options import Options
 from compress.recipe.chain import check_chain
 from compress.recipe.keys import model_identity, reference_identity, stage_key
+from compress.recipe.log import stage_log
+from compress.recipe.readiness import artifact_config, check_data
 from compress.recipe.schema import Recipe, StageEntry
 from compress.recipe.stages import STAGES
 from compress.recipe.stages.base import (
@@ -154,6 +157,7 @@ class _Run:
     label: str = RECIPE_MODEL_LABEL
     artifacts: dict[Kind, Path] = field(default_factory=dict)
     known_fingerprints: dict[tuple[str, bool], str] = field(default_factory=dict)
+    checked: bool = False
 
     def fingerprints(self, entry: StageEntry) -> dict[str, str]:
         """Fingerprints of the data of a stage, by role."""
@@ -173,6 +177,7 @@ class _Run:
         key = stage_key(self.recipe, entry, [*self.parents, *others], fingerprints)
         outcome = None if self.fresh else self._finished(stage, folder, entry, key)
         if outcome is None:
+            self._check_ready()
             outcome = self._computed(stage, folder, entry, key)
         # What makes no model, such as an evaluation with its latencies, is no parent of what follows.
         made = stage.made_from(self.kind)
@@ -182,6 +187,17 @@ class _Run:
             self.artifacts[made] = folder
             self.label = stage.artifact_label(entry)
         return outcome
+
+    def _check_ready(self) -> None:
+        """Before the first stage that is computed: no later one may fail for data that are known now.
+
+        The classes of a family's model are known only when it is opened, which is left to the stages.
+        """
+        if not self.checked:
+            config = artifact_config(self.recipe.model)
+            if config is not None:
+                check_data(self.recipe, config, self.stages)
+            self.checked = True
 
     def _finished(self, stage: Stage[Options], folder: Path, entry: StageEntry, key: str) -> StageOutcome | None:
         """The outcome of an earlier run if it is still right; else None, and the log says why."""
@@ -207,11 +223,13 @@ class _Run:
             # Ours by the record, but no longer recognisable as an artifact, which --overwrite alone would refuse.
             shutil.rmtree(folder, ignore_errors=True)
         inputs = StageInputs(self.recipe, folder, self.current, self.label, dict(self.artifacts))
-        try:
-            stage.execute(inputs, entry.options)
-        except CompressError as error:
-            error.where = f"stage {folder.name}, {error.where}" if error.where else f"stage {folder.name}"
-            raise
+        options = entry.options.model_dump_json(exclude_defaults=True)
+        with stage_log(self.out, folder.name, f"compress {compress.__version__}, {entry.stage} {options}"):
+            try:
+                stage.execute(inputs, entry.options)
+            except CompressError as error:
+                error.where = f"stage {folder.name}, {error.where}" if error.where else f"stage {folder.name}"
+                raise
         digest = verify_folder(folder).digest
         report = stage.report(folder, entry.options)
         write_record(self.out, folder.name, StageRecord(key=key, digest=digest))

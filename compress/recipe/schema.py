@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, WithJsonSchema, field_validator
 
 from compress.backbones.source import ModelSource
 from compress.options import Options
@@ -29,7 +29,7 @@ def _number_as_label(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Label = Annotated[str, BeforeValidator(_number_as_label)]
+Label = Annotated[str, BeforeValidator(_number_as_label), WithJsonSchema({"type": ["string", "integer"]})]
 
 
 class RecipeModel(ModelSource):

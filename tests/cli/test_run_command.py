@@ -123,7 +123,7 @@ def test_kills_at_any_moment_end_in_the_same_artifacts(
     process.communicate(timeout=60)
     assert process.returncode == 3
     assert {name: verify_folder(tmp_path / "killed" / name).digest for name in ARTIFACTS} == expected
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [*ARTIFACTS, "recipe.yaml", "state"]
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [*ARTIFACTS, "logs", "recipe.yaml", "state"]
 
 
 def test_a_failing_stage_ends_with_what_exists(start: Callable[..., subprocess.Popen[str]], recipe: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_failing_stage_says_where_and_leaves_what_was_complete(
         run_recipe(recipe, tmp_path / "out", stages=toy_stages, finished=complete.append)
     assert str(caught.value) == "stage 02-glue, --fail: the toy broke; do not ask for it"
     assert describe_complete(complete).startswith(f"complete so far: {tmp_path / 'out' / '01-split'};")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["01-split", "recipe.yaml", "state"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["01-split", "logs", "recipe.yaml", "state"]
     assert describe_complete([]) == "no stage was completed"
 
 

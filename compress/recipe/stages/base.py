@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
@@ -129,6 +129,14 @@ class Stage(ABC, Generic[O]):
     def made_from(self, kind: Kind) -> Kind | None:
         """Kind of the artifact that the stage makes from one of ``kind``."""
         return self.produces
+
+    def unlabelled_roles(self, options: O) -> Collection[str]:
+        """Roles of ``data`` whose labels are not used, beside the foreign ones."""
+        return ()
+
+    def takes_classes_from_data(self, options: O) -> bool:
+        """Whether the classes after the stage are those of its data, whatever the model's were."""
+        return False
 
     def models(self, options: O) -> Sequence[str]:
         """References to models beside those of the run; what they are counts for whether a stage is done again."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from compress.errors import ModelError, UsageError
-from compress.pruning.options import Prune, check_options
+from compress.pruning.options import Prune, check_options, needs_labels
 from compress.recipe.schema import DataSources
 from compress.recipe.stages.base import FOREIGN_ROLE, Kind, PlannedModel, Stage, StageInputs, required_reference
 
@@ -43,6 +43,10 @@ class PruneStage(Stage[Prune]):
         if options.method == "circuit" and sources.ood_validation is not None:
             found[FOREIGN_VALIDATION] = sources.ood_validation
         return found
+
+    def unlabelled_roles(self, options: Prune) -> Collection[str]:
+        """The calibration set, where no loss is measured on it."""
+        return () if needs_labels(options) else ("calibration",)
 
     def check(self, sources: DataSources, options: Prune, label: str, earlier: tuple[Kind, ...]) -> None:
         """The options fit each other and the data."""

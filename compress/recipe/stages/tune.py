@@ -51,6 +51,10 @@ class TuneStage(TrainingStage[TuneEntry]):
         found = {"train": required_reference(sources.train, "train", "which stage tune learns from")}
         return found if sources.validation is None else {**found, "validation": sources.validation}
 
+    def takes_classes_from_data(self, options: TuneEntry) -> bool:
+        """A model from random weights, or one of two towers, answers with the classes that it was trained on."""
+        return options.from_scratch or options.objective == "captions"
+
     def check(self, sources: DataSources, options: TuneEntry, label: str, earlier: tuple[Kind, ...]) -> None:
         """The metric exists; random weights and a teacher go with what the stage starts from."""
         if sources.validation is not None:
