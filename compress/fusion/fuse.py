@@ -13,9 +13,17 @@ from typing import Any
 import torch
 
 from compress.artifact.folder import check_target, verify_folder
-from compress.artifact.manifest import Manifest
+from compress.artifact.manifest import read_manifest
 from compress.artifact.provenance import Provenance
-from compress.artifact.store import WEIGHTS, load_tensors, read_config, read_files, read_provenance, write_model
+from compress.artifact.store import (
+    PROVENANCE,
+    WEIGHTS,
+    load_tensors,
+    read_config,
+    read_files,
+    read_provenance,
+    write_model,
+)
 from compress.artifact.tensors import TensorFile, read_tensors
 from compress.backbones.registry import build_skeleton
 from compress.errors import ModelError, SelfCheckError
@@ -110,7 +118,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
         options=options.model_dump(mode="json"),
         parents=(manifest.digest,),
         notes={
-            **read_provenance(pruned).handed_down(),
+            **(read_provenance(pruned).handed_down() if PROVENANCE in manifest.files else {}),
             "branch_layer": config.structure.branch_layer,
             "exact": exact,
         },
@@ -128,7 +136,8 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
 
 
 def _read_member(folder: Path) -> _Member:
-    manifest: Manifest = verify_folder(folder, expect_kind="model")
+    """A member of a set that was verified as a whole."""
+    manifest = read_manifest(folder)
     parents = read_provenance(folder).parents
     return _Member(
         name=folder.name,
