@@ -14,43 +14,21 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 import torch
+from taking_turns import SHAPE, Call, circumstances, dense_model, milliseconds, random_images, ratios, seconds
 from torch import Tensor
 
-from compress.allocator import allocator, keep_memory
+from compress.allocator import keep_memory
 from compress.attention.attention import Attention
 from compress.attention.budget_config import BudgetConfig
 from compress.attention.head_chooser import FRESH_LOGIT
-from compress.backbones.source import ModelSource
-from compress.opening import open_model
 from compress.runtime import Runtime
 from compress.transformer.budgets import budgeted_attentions, with_budgets
 from compress.transformer.executed_flops import executed_flops
 from compress.transformer.model import Transformer
-
-CLASSES = 1000
-SHAPE = {"img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12}
-Call = Callable[[], object]
-
-
-def dense_model() -> Transformer:
-    """ViT-B/16 with timm's random weights."""
-    preprocessing = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize": "squash", "interpolation": "bilinear"}
-    source = ModelSource(
-        adapter="timm",
-        name="vit_base_patch16_224",
-        weights="random",
-        labels=tuple(str(number) for number in range(CLASSES)),
-        arguments=SHAPE,
-        preprocessing=preprocessing,
-    )
-    return open_model(source)
 
 
 def budgeted_model(dense: Transformer, share: float) -> Transformer:
@@ -93,47 +71,13 @@ def attentions_call(model: Transformer, inputs: list[tuple[Tensor, int | Tensor 
     return run
 
 
-def seconds(calls: Mapping[str, Call], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Per call and round the time on the clock and that of the processor, s; the order turns from round to round."""
-    names, found = list(calls), {name: list[tuple[float, float]]() for name in calls}
-    for call in calls.values():
-        call()
-    for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            _wait()
-            clock, processor = time.perf_counter(), time.process_time()
-            calls[name]()
-            _wait()
-            found[name].append((time.perf_counter() - clock, time.process_time() - processor))
-    return found
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def ratios(own: Sequence[tuple[float, float]], dense: Sequence[tuple[float, float]]) -> str:
-    """Medians of the rounds' ratios, and their quartiles."""
-    words = []
-    for kind, name in enumerate(("clock", "processor")):
-        low, middle, high = statistics.quantiles([a[kind] / b[kind] for a, b in zip(own, dense, strict=True)], n=4)
-        words.append(f"{name} {middle:.3f} ({low:.3f} – {high:.3f})")
-    return ", ".join(words)
-
-
 def compare(models: Mapping[str, Transformer], images: Tensor, rounds: int) -> None:
     """Print the figures of one batch."""
     inputs = attention_inputs(models["dense"], images)
     times = seconds({name: attentions_call(model, inputs) for name, model in models.items()}, rounds)
     whole = seconds({name: _forward(model, images) for name, model in models.items()}, rounds)
     full = executed_flops(models["dense"], None, [None])
-    shown = ", ".join(
-        f"{what} {1000 * statistics.median(clock for clock, _ in part['dense']):.1f} ms"
-        for what, part in (("attention", times), ("model", whole))
-    )
-    print(f"batch {len(images)}: dense {shown}")
+    print(f"batch {len(images)}: dense attention {milliseconds(times['dense'])}, model {milliseconds(whole['dense'])}")
     for name, model in models.items():
         if name == "dense":
             continue
@@ -169,10 +113,8 @@ def main(
     models = {name: model.to(place, form) for name, model in models.items()}
     with torch.inference_mode():
         for batch in batches:
-            images = torch.randn(batch, 3, 224, 224, generator=torch.Generator().manual_seed(0)).to(place, form)
-            compare(models, images, rounds)
-    load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    print(f"{dtype}, {place}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, {allocator()}{load}")
+            compare(models, random_images(batch).to(place, form), rounds)
+    print(circumstances(dtype, place))
 
 
 if __name__ == "__main__":

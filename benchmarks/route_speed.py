@@ -10,17 +10,14 @@ minutes on a quiet machine; the load average is printed, because a busy one meas
 
 from __future__ import annotations
 
-import os
-import statistics
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 import torch
+from taking_turns import Call, circumstances, dense_model, milliseconds, random_images, ratios, seconds
+from torch import Tensor
 
-from compress.allocator import allocator, keep_memory
-from compress.backbones.source import ModelSource
-from compress.opening import open_model
+from compress.allocator import keep_memory
 from compress.routing.blocks import every_block
 from compress.runtime import Runtime
 from compress.transformer.executed_flops import executed_flops
@@ -28,23 +25,7 @@ from compress.transformer.model import Transformer
 from compress.transformer.routing import routed_layers, with_routers
 from compress.transformer.routing_config import RoutingConfig
 
-CLASSES = 1000
-SHAPE = {"img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12}
 TARGETS = {0.25: 0.69, 1.0: 1.02}
-
-
-def dense_model() -> Transformer:
-    """ViT-B/16 with timm's random weights."""
-    preprocessing = {"mean": [0.5] * 3, "std": [0.5] * 3, "resize": "squash", "interpolation": "bilinear"}
-    source = ModelSource(
-        adapter="timm",
-        name="vit_base_patch16_224",
-        weights="random",
-        labels=tuple(str(number) for number in range(CLASSES)),
-        arguments=SHAPE,
-        preprocessing=preprocessing,
-    )
-    return open_model(source)
 
 
 def routed_model(dense: Transformer, capacity: float, choice: str, part: str) -> Transformer:
@@ -59,36 +40,8 @@ def routed_model(dense: Transformer, capacity: float, choice: str, part: str) ->
     return model
 
 
-def seconds(
-    models: Mapping[str, Transformer], images: torch.Tensor, rounds: int
-) -> dict[str, list[tuple[float, float]]]:
-    """Per model and round the time on the clock and that of the processor, s; the order turns from round to round."""
-    names, found = list(models), {name: list[tuple[float, float]]() for name in models}
-    with torch.inference_mode():
-        for model in models.values():
-            model(images)
-        for number in range(rounds):
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                _wait(images)
-                clock, processor = time.perf_counter(), time.process_time()
-                models[name](images)
-                _wait(images)
-                found[name].append((time.perf_counter() - clock, time.process_time() - processor))
-    return found
-
-
-def _wait(images: torch.Tensor) -> None:
-    if images.device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def ratios(own: Sequence[tuple[float, float]], dense: Sequence[tuple[float, float]]) -> str:
-    """Medians of the rounds' ratios, and their quartiles."""
-    words = []
-    for kind, name in enumerate(("clock", "processor")):
-        low, middle, high = statistics.quantiles([a[kind] / b[kind] for a, b in zip(own, dense, strict=True)], n=4)
-        words.append(f"{name} {middle:.3f} ({low:.3f} – {high:.3f})")
-    return ", ".join(words)
+def _forward(model: Transformer, images: Tensor) -> Call:
+    return lambda: model(images)
 
 
 @click.command(help=__doc__)
@@ -118,10 +71,10 @@ def main(
     models = {"dense": dense, **{f"{share:g}": routed_model(dense, share, choice, part) for share in capacities}}
     print(f"ViT-B/16, blocks {', '.join(map(str, every_block(2, len(dense.layers))))}, {choice} choice, {part}")
     for batch in batches:
-        images = torch.randn(batch, 3, 224, 224, generator=torch.Generator().manual_seed(0)).to(place, form)
-        times = seconds(models, images, rounds)
-        clock, processor = (1000 * statistics.median(column) for column in zip(*times["dense"], strict=True))
-        print(f"batch {batch}: dense {clock:.1f} ms, {processor:.1f} ms of the processor")
+        images = random_images(batch).to(place, form)
+        with torch.inference_mode():
+            times = seconds({name: _forward(model, images) for name, model in models.items()}, rounds)
+        print(f"batch {batch}: dense {milliseconds(times['dense'])}")
         full = float(executed_flops(dense, None, [None]).total[0])
         for share in capacities:
             model = models[f"{share:g}"]
@@ -129,8 +82,7 @@ def main(
             target = f", target {TARGETS[share]}" if share in TARGETS else ""
             found = ratios(times[f"{share:g}"], times["dense"])
             print(f"  capacity {share:g}: of dense: {found}; FLOPs {counted / full:.3f}{target}")
-    load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    print(f"{dtype}, {place}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, {allocator()}{load}")
+    print(circumstances(dtype, place))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ Two ways to group the work, with the same result to rounding:
 Under ``torch.compile`` this part runs as it is (``uncompiled``), between the compiled ones: sizes that depend on the
 inputs' values would be compiled again and again.
 
-Measured on one core (AVX2, float32), 3 of 12 heads, time of the attention against all heads, by row / by head:
-ViT-B, 197 tokens, batch 1: 0.27 / 0.33; batch 8: 0.30 / 0.40; MiniLM, 128 tokens, batch 8: 0.37 / 0.47; 20 tokens,
-batch 1: 0.42 / 0.88; 20 tokens, batch 64: 0.81 / 0.45.
+Which is faster depends on tokens and rows: ``benchmarks/skipping_kernels.py``. For 3 of 12 heads, time over that of all
+heads, by row / by head, on one core in float32: 197 tokens of width 768, 1 row: 0.28 / 0.33; 8 rows: 0.30 / 0.41; 128
+tokens of width 384, 8 rows: 0.41 / 0.48; 20 tokens, 1 row: 0.46 / 1.11; 64 rows: 1.15 / 0.45.
 """
 
 from __future__ import annotations
