@@ -129,6 +129,7 @@ def run_evaluation(
         predictions = running.predict(test, foreign)
         shift = running.shift(test, corruptions, options.seed)
         costs = measure_costs(subjects, test, running.collected, options, runtime)
+        routes = {subject.name: _watched(subject, test, runtime) for subject in subjects if _is_routed(subject)}
     found = [evaluated(subject, predictions[subject.name], costs[subject.name], baselines) for subject in subjects]
     if store is not None:
         store.finish(found, subjects[0].models[0].labels, runtime.dtype)
@@ -149,7 +150,7 @@ def run_evaluation(
         test,
         original_heads={model.name: model.original_heads for model in found},
         folders={subject.name: subject.folder for subject in subjects if subject.folder is not None},
-        routes={subject.name: _watched(subject, test, runtime) for subject in subjects if _is_routed(subject)},
+        routes=routes,
     )
 
 
