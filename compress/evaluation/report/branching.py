@@ -105,6 +105,7 @@ def _draw_curve(axes: Axes, data: BranchChoice, values: Sequence[float], colour:
             markeredgewidth=1.2 if taken else 0,
             gid=f"{name}-{layer}",
             zorder=3,
+            clip_on=False,
         )
 
 
