@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from compress.evaluation.evaluate import evaluate
     from compress.evaluation.options import Evaluate
     from compress.evaluation.stored.evaluate import evaluate_stored
+    from compress.exporting.export import export
+    from compress.exporting.options import Export
     from compress.fusion.fuse import fuse
     from compress.fusion.options import Fuse
     from compress.opening import open_model
     from compress.prediction.predict import predict
     from compress.pruning.options import Prune
     from compress.pruning.prune import prune
+    from compress.publishing.push import push
     from compress.routing.options import Route
     from compress.routing.route import route
     from compress.runtime import Runtime
@@ -43,6 +46,7 @@ _PUBLIC = {
     "Calibrate": "compress.calibration.options:Calibrate",
     "CompressError": "compress.errors:CompressError",
     "Evaluate": "compress.evaluation.options:Evaluate",
+    "Export": "compress.exporting.options:Export",
     "Fuse": "compress.fusion.options:Fuse",
     "Grid": "compress.sweeping.grid:Grid",
     "Prune": "compress.pruning.options:Prune",
@@ -54,12 +58,14 @@ _PUBLIC = {
     "calibrate": "compress.calibration.calibrate:calibrate",
     "evaluate": "compress.evaluation.evaluate:evaluate",
     "evaluate_stored": "compress.evaluation.stored.evaluate:evaluate_stored",
+    "export": "compress.exporting.export:export",
     "fuse": "compress.fusion.fuse:fuse",
     "load": "compress.artifact.store:load_model",
     "open_dataset": "compress.data.base:open_dataset",
     "open_model": "compress.opening:open_model",
     "predict": "compress.prediction.predict:predict",
     "prune": "compress.pruning.prune:prune",
+    "push": "compress.publishing.push:push",
     "route": "compress.routing.route:route",
     "sweep": "compress.sweeping.sweep:sweep",
     "tune": "compress.tuning.tune:tune",
@@ -71,6 +77,7 @@ __all__ = [
     "Calibrate",
     "CompressError",
     "Evaluate",
+    "Export",
     "Fuse",
     "Grid",
     "Prune",
@@ -82,12 +89,14 @@ __all__ = [
     "calibrate",
     "evaluate",
     "evaluate_stored",
+    "export",
     "fuse",
     "load",
     "open_dataset",
     "open_model",
     "predict",
     "prune",
+    "push",
     "route",
     "sweep",
     "tune",

@@ -15,7 +15,7 @@ QUIET_VARIABLE = "COMPRESS_QUIET"
 
 def progress(iterable: Iterable[T], label: str, total: int | None = None, unit: str = "batch") -> Iterable[T]:
     """Wrap ``iterable`` in a bar titled ``label``."""
-    return tqdm(iterable, desc=label, total=total, unit=unit, disable=_silent(), leave=False, dynamic_ncols=True)
+    return tqdm(iterable, desc=label, total=total, unit=unit, disable=silent(), leave=False, dynamic_ncols=True)
 
 
 def progress_bar(label: str, *, total: int, initial: int = 0, unit: str = "batch") -> tqdm[Any]:
@@ -25,7 +25,7 @@ def progress_bar(label: str, *, total: int, initial: int = 0, unit: str = "batch
         total=total,
         initial=initial,
         unit=unit,
-        disable=_silent(),
+        disable=silent(),
         leave=False,
         dynamic_ncols=True,
     )
@@ -36,5 +36,6 @@ def first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _silent() -> bool:
+def silent() -> bool:
+    """Whether there are no bars: the user asked for quiet, stderr is no terminal, or another process speaks."""
     return bool(os.environ.get(QUIET_VARIABLE)) or not sys.stderr.isatty() or not first_process()

@@ -17,6 +17,12 @@ def model_card(config: ModelConfig, provenance: Provenance) -> str:
         for layer, (total, groups) in enumerate(zip(structure.original_heads, structure.kept_heads, strict=True))
     ]
     lines = [
+        "---",  # what a model hub sorts by
+        "library_name: compress-transformers",
+        f"pipeline_tag: {config.preprocessing.kind}-classification",
+        "tags: [attention-head-pruning, uncertainty]",
+        "---",
+        "",
         f"# {config.backbone.architecture}, {kind}",
         "",
         f"Written by `compress {provenance.stage}`. {len(config.labels)} classes; "

@@ -47,6 +47,8 @@ COMMANDS = {
     ),
     "predict": CommandEntry("compress.cli.predict:predict", "Classify inputs, with how sure the model is.", "Models"),
     "inspect": CommandEntry("compress.cli.inspect:inspect", "Show layers, kept heads, parameters and FLOPs.", "Models"),
+    "export": CommandEntry("compress.cli.export:export", "Write a model as an ONNX or torch.export file.", "Models"),
+    "push": CommandEntry("compress.cli.push:push", "Upload a model to the Hugging Face hub.", "Models"),
 }
 
 HELP = """Make a transformer classifier cheaper and better calibrated.

@@ -1,0 +1,1 @@
+"""``push``: an artifact as a repository of a model hub."""
