@@ -141,10 +141,10 @@ def interval(differences: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def report(seeds: list[Seed]) -> str:
+def report(seeds: list[Seed], first: int) -> str:
     """The comparison as text."""
     lines = ["seed  full    budgeted  random  share run  Spearman  attention FLOPs  FLOPs"]
-    for number, seed in enumerate(seeds):
+    for number, seed in enumerate(seeds, start=first):
         full, own, random = (float(np.mean(part.correct)) for part in (seed.full, seed.budgeted, seed.random))
         correlation = spearmanr(seed.budgeted.share, seed.full.loss).statistic
         lines.append(
@@ -168,13 +168,15 @@ def report(seeds: list[Seed]) -> str:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--work", default="minilm-budget", show_default=True, type=click.Path(path_type=Path))
 @click.option("--seeds", default=3, show_default=True)
+@click.option("--first-seed", default=1, show_default=True, help="Settings were chosen on seed 0.")
 @click.option("--sentences", default=5000, show_default=True, help="Training sentences of the first fine-tuning.")
 @click.option("--further", default=3600, show_default=True, help="Training sentences of what follows.")
 @click.option("--tested", default=2000, show_default=True, help="Test sentences.")
 @click.option("--epochs", default=1, show_default=True, help="Passes over the further sentences.")
-@click.option("--share", default=0.33, show_default=True, help="Share of the heads to calibrate to.")
+@click.option("--share", default=0.345, show_default=True, help="Share of the heads to calibrate to.")
 @click.option("--min", "low", default=0.1, show_default=True)
-@click.option("--max", "high", default=0.45, show_default=True)
+@click.option("--max", "high", default=0.4, show_default=True)
+@click.option("--soft", default=0.1, show_default=True, help="Share of the training with all heads.")
 @click.option("--lr", default=1e-4, show_default=True, help="Of what follows.")
 @click.option("--batch-size", default=8, show_default=True, help="Of what follows.")
 @click.option("--distill", default=0.5, show_default=True, help="Share of the first model's answers in the targets.")
@@ -183,6 +185,7 @@ def main(
     folder: Path,
     work: Path,
     seeds: int,
+    first_seed: int,
     sentences: int,
     further: int,
     tested: int,
@@ -190,6 +193,7 @@ def main(
     share: float,
     low: float,
     high: float,
+    soft: float,
     lr: float,
     batch_size: int,
     distill: float,
@@ -204,7 +208,7 @@ def main(
     some = take(train, range(min(sentences, len(train))))
     once(base, lambda: void(tune(start, base, data=some, options=Tune(lr=1e-4, batch_size=32), runtime=RUNTIME)))
     done = []
-    for seed in range(seeds):
+    for seed in range(first_seed, first_seed + seeds):
         chosen = np.random.default_rng(seed).permutation(len(train))[:further].tolist()
         data = {
             "further": take(train, chosen),
@@ -214,6 +218,7 @@ def main(
         options = Budget(
             min=low,
             max=high,
+            soft=soft,
             calibrate_to=share,
             epochs=epochs,
             batch_size=batch_size,
@@ -223,7 +228,7 @@ def main(
             seed=seed,
         )
         done.append(run_seed(work, base, data, options))
-        click.echo(report(done))
+        click.echo(report(done, first_seed))
 
 
 if __name__ == "__main__":
