@@ -6,6 +6,7 @@ from pathlib import Path
 
 from compress.data.base import Dataset
 from compress.data.columns import choose_label_column, choose_text_column
+from compress.data.compact import RowNames, TextColumn
 from compress.data.delimited import DelimitedFile
 from compress.data.label_cells import encode_labels
 from compress.data.reference import ColumnChoice, Reference
@@ -28,13 +29,14 @@ def open_table(reference: Reference, columns: ColumnChoice) -> Dataset:
     where = reference.text
     label_column = choose_label_column(table.columns, columns.label, where)
     text_column = choose_text_column([name for name in table.columns if name != label_column], columns.text, where)
-    texts: list[str] = []
+    texts, ids = TextColumn(), RowNames()
     cells: list[object] = []
-    ids: list[str] = []
+    known: dict[object, object] = {}  # a label is one object however many rows have it
     for row, cell in table.rows((text_column, *([label_column] if label_column else []))):
         texts.append(_text(cell[0], f"{where}, row {row}", text_column))
-        cells.append(cell[1] if label_column else None)
-        ids.append(str(row))
+        label = cell[1] if label_column else None
+        cells.append(known.setdefault(label, label) if isinstance(label, str) else label)
+        ids.append(row)
     class_names, labels = encode_labels(cells, ids, where)
     if columns.label is not None and labels is None and texts:
         raise DataError(f"the label column {columns.label!r} is empty", where=where, fix="choose another column")
