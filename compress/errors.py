@@ -23,7 +23,13 @@ class CompressError(Exception):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         mend = f"; {self.fix}" if self.fix else ""
-        return f"{place}{self.what}{mend}"
+        text = f"{place}{self.what}{mend}"
+        # Names and libraries' words come from strangers' files, and a terminal obeys control characters.
+        return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
 
 
 class UsageError(CompressError):

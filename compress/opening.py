@@ -15,6 +15,7 @@ from compress.backbones.recognition import recognise
 from compress.backbones.registry import ADAPTERS
 from compress.backbones.source import ModelSource
 from compress.errors import ArtifactError, ModelError, UsageError
+from compress.home import expanded
 from compress.registry import nearest
 from compress.transformer.model import Transformer
 
@@ -40,7 +41,7 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
     if isinstance(reference, Transformer):
         return reference
     if isinstance(reference, ModelSource):
-        return ADAPTERS[reference.adapter].open(reference.model_copy(update=given))
+        return _opened(reference.model_copy(update=given))
     artifact = artifact_folder(reference)
     if artifact is not None:
         if given:
@@ -48,8 +49,20 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
                 f"{', '.join(sorted(given))} cannot be changed in an artifact", where=str(reference), fix="leave it out"
             )
         return load_model(artifact)
-    source = parse_source(str(reference), given)
-    return ADAPTERS[source.adapter].open(source)
+    return _opened(parse_source(str(reference), given))
+
+
+def _opened(source: ModelSource) -> Transformer:
+    """A family's model; what its files hold may be of any type, and nobody promised that it makes sense."""
+    try:
+        return ADAPTERS[source.adapter].open(source)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = next(iter(str(error).strip().splitlines()), "no reason given")[:200]
+        raise ModelError(
+            f"cannot be opened ({type(error).__name__}: {reason if reason.isprintable() else ascii(reason)})",
+            where=source.name,
+            fix="check its config.json and its arguments; --debug shows where it failed",
+        ) from error
 
 
 def artifact_folder(reference: str | Path) -> Path | None:
@@ -65,7 +78,7 @@ def artifact_folder(reference: str | Path) -> Path | None:
         if name not in SHIPPED:
             raise ModelError(f"unknown built-in model {name!r}", fix=nearest(name, SHIPPED))
         return Path(str(files("compress") / "models" / name))
-    folder = Path(text).expanduser()
+    folder = expanded(text)
     if (folder / MANIFEST_NAME).is_file():
         return folder
     if (folder / "provenance.json").is_file():
@@ -84,7 +97,7 @@ def parse_source(reference: str, details: Mapping[str, Any] | None = None) -> Mo
     """
     given = dict(details or {})
     prefix, separator, name = reference.partition(":")
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     if separator and prefix in ADAPTERS:
         return _source(prefix, name, given)
     if path.is_dir():

@@ -18,13 +18,14 @@ STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgeting
 
 # What a part may import besides itself. A stage never imports another stage; nothing imports recipe or cli.
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
-BASE = {"errors", "options", "registry", "runtime", "progress"}
+BASE = {"errors", "home", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
 SHARED = MODEL | {"backbones", "artifact", "opening", "parent", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "allocator": set(),
     "errors": set(),
+    "home": set(),
     "options": set(),
     "progress": set(),
     "registry": {"errors"},

@@ -41,6 +41,19 @@ def read_failure(error: OSError, path: Path) -> ArtifactError:
     return ArtifactError(f"cannot be read ({error.strerror or error})", where=str(path), fix=fix)
 
 
+def read_bytes(path: Path, limit: int) -> bytes:
+    """A file's content; raises ``ArtifactError`` when it cannot be read or has more than ``limit`` bytes."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= limit:
+                return file.read(limit)
+    except OSError as error:
+        raise read_failure(error, path) from error
+    what = f"has {size} bytes, more than the {limit} that are read of such a file"
+    raise ArtifactError(what, where=str(path), fix="run the stage that wrote it again")
+
+
 @contextlib.contextmanager
 def durable_file(path: Path) -> Iterator[BinaryIO]:
     """Open ``path`` for writing; on success it replaces what was there in one step, on failure nothing changes.

@@ -21,6 +21,7 @@ from compress.artifact.claim import claimed, retired_folder
 from compress.artifact.durable import read_failure, sync_folder, write_bytes, write_failure
 from compress.artifact.manifest import MANIFEST_NAME, FileRecord, Kind, Manifest, read_manifest
 from compress.errors import ArtifactError
+from compress.home import expanded
 
 CHUNK_BYTES = 2**20
 
@@ -57,7 +58,7 @@ def check_target(target: Path, *, overwrite: bool = False, inputs: Iterable[obje
     real = Path(os.path.realpath(target))
     for given in inputs:
         if isinstance(given, str | os.PathLike):
-            _check_apart(target, real, Path(os.path.realpath(Path(given).expanduser())))
+            _check_apart(target, real, Path(os.path.realpath(expanded(given))))
     try:
         if not os.path.lexists(real):
             return
@@ -163,11 +164,24 @@ def verify_folder(path: str | os.PathLike[str], *, expect_kind: Kind | None = No
     for name, record in manifest.files.items():
         _check_size(folder, name, record, manifest.stage)
     for name, record in manifest.files.items():
-        if _hash_file(folder / name) != record.sha256:
-            raise _damaged(folder / name, "was changed or damaged since it was written", manifest.stage)
+        _check_hash(folder, name, record, manifest.stage)
     for member in manifest.members:
         verify_folder(folder / member, expect_kind="model")
     return manifest
+
+
+def verify_file(path: Path) -> None:
+    """Check a file against the manifest beside it, if there is one that lists it.
+
+    Raises:
+        ArtifactError: the file is not what the manifest says.
+    """
+    if not (path.parent / MANIFEST_NAME).is_file():
+        return
+    manifest = read_manifest(path.parent)
+    if path.name in manifest.files:
+        _check_size(path.parent, path.name, manifest.files[path.name], manifest.stage)
+        _check_hash(path.parent, path.name, manifest.files[path.name], manifest.stage)
 
 
 def _complete(partial: Path, *, kind: Kind, stage: str, members: tuple[str, ...]) -> None:
@@ -208,9 +222,10 @@ def _publish(partial: Path, target: Path, *, overwrite: bool) -> None:
 
 def _concerns(error: OSError, partial: Path) -> bool:
     """Whether an error of the block is about the artifact's disk; others pass through unchanged."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS) or isinstance(error, shutil.Error):
         return True
-    return isinstance(error.filename, str) and Path(error.filename).is_relative_to(partial)
+    named = (error.filename, error.filename2)
+    return any(isinstance(name, str | os.PathLike) and Path(name).is_relative_to(partial) for name in named)
 
 
 def _check_size(folder: Path, name: str, record: FileRecord, stage: str) -> None:
@@ -232,6 +247,11 @@ def _check_size(folder: Path, name: str, record: FileRecord, stage: str) -> None
         raise _damaged(path, "is not a regular file", stage)
     if status.st_size != record.bytes:
         raise _damaged(path, f"has {status.st_size} bytes instead of {record.bytes}", stage)
+
+
+def _check_hash(folder: Path, name: str, record: FileRecord, stage: str) -> None:
+    if _hash_file(folder / name) != record.sha256:
+        raise _damaged(folder / name, "was changed or damaged since it was written", stage)
 
 
 def _synced_files(folder: Path, skip: Sequence[str] = ()) -> Iterator[tuple[Path, FileRecord]]:

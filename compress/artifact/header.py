@@ -18,9 +18,12 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from compress.artifact.durable import read_failure
+from compress.artifact.json_values import check_values
 from compress.errors import ArtifactError
 
-MAX_HEADER_BYTES = 100_000_000  # the reference implementation's limit
+# A hundred thousand tensors. The reference implementation reads six times as much; parsed, that is gigabytes.
+MAX_HEADER_BYTES = 16 * 2**20
+MAX_HEADER_VALUES = 2_000_000
 METADATA_KEY = "__metadata__"
 LENGTH_BYTES = 8
 ALIGNMENT = 8
@@ -41,8 +44,7 @@ class _Record(BaseModel):
     data_offsets: Annotated[list[_Extent], Field(min_length=2, max_length=2)]
 
 
-_RECORDS = TypeAdapter(dict[str, _Record])
-_STRINGS = TypeAdapter(dict[str, str])
+_RECORD = TypeAdapter(_Record)
 
 
 @dataclass(frozen=True)
@@ -110,19 +112,36 @@ def damaged(path: Path, what: str) -> ArtifactError:
     return ArtifactError(what, where=str(path), fix="write or download it again")
 
 
+def strings(mapping: object, name: str) -> dict[str, str]:
+    """A JSON object from texts to texts; raises ``ValueError`` at the first value that is none."""
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{name} is no JSON object")
+    for key, value in mapping.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{name}.{ascii(key[:80])[1:-1]} is no valid string")
+    return mapping
+
+
 def _decode(text: bytes, data_bytes: int, path: Path) -> Header:
+    records: dict[str, _Record] = {}
+    at = ""
     try:
+        check_values(text, MAX_HEADER_VALUES)
         entries = from_json(text, allow_inf_nan=False)
         if not isinstance(entries, dict) or not text.startswith(b"{"):
             raise damaged(path, "has a damaged header: it is no JSON object")
-        metadata = _STRINGS.validate_python(entries.pop(METADATA_KEY, {}), strict=True)
-        records = _RECORDS.validate_python(entries, strict=True)
+        metadata = strings(entries.pop(METADATA_KEY, {}), METADATA_KEY)
+        # One at a time, so that the first wrong one ends it: a list of all errors could be larger than the header.
+        for name, entry in entries.items():
+            at = name
+            records[name] = _RECORD.validate_python(entry, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(str(part) for part in (at, *first["loc"]))[:200]
         raise damaged(path, f"has a damaged header ({ascii(place)[1:-1]}: {first['msg']})") from None
     except ValueError as error:
-        raise damaged(path, f"has a damaged header ({error})") from None
+        reason = str(error)[:200]
+        raise damaged(path, f"has a damaged header ({reason if reason.isprintable() else ascii(reason)})") from None
     _check_ranges(records.items(), data_bytes, path)
     return Header({name: Declared(record.dtype, tuple(record.shape)) for name, record in records.items()}, metadata)
 
@@ -130,7 +149,8 @@ def _decode(text: bytes, data_bytes: int, path: Path) -> Header:
 def _check_ranges(records: Iterable[tuple[str, _Record]], data_bytes: int, path: Path) -> None:
     """Every range has the size of its tensor, and together they fill the data without holes or overlaps."""
     reached = 0
-    for name, record in sorted(records, key=lambda item: item[1].data_offsets):
+    for full_name, record in sorted(records, key=lambda item: item[1].data_offsets):
+        name = full_name[:80]
         begin, end = record.data_offsets
         if record.dtype not in ITEM_BYTES:
             raise damaged(path, f"holds tensor {name!r} of the unknown dtype {record.dtype!r}")

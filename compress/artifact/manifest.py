@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from compress.artifact.durable import read_failure
+from compress.artifact.json_values import check_values
 from compress.errors import ArtifactError
 from compress.options import Options
 
@@ -128,6 +129,10 @@ def parse_manifest(content: bytes, where: Path) -> Manifest:
     """
     if len(content) > MAX_MANIFEST_BYTES:
         raise _damaged(where, f"is larger than {MAX_MANIFEST_BYTES} bytes")
+    try:
+        check_values(content)
+    except ValueError as error:
+        raise _damaged(where, f"is damaged ({error})") from None
     try:
         version = _Version.model_validate_json(content, strict=True).format_version
         if version > FORMAT_VERSION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from compress.artifact.card import model_card
-from compress.artifact.durable import write_bytes
+from compress.artifact.durable import read_bytes, write_bytes
 from compress.artifact.folder import new_folder, verify_folder
+from compress.artifact.json_values import check_values
 from compress.artifact.manifest import Manifest
 from compress.artifact.provenance import Provenance
 from compress.artifact.tensors import TensorEntry, TensorFile, read_tensors, tensor_entries, write_tensors
+from compress.backbones.bounds import Bounds
 from compress.backbones.registry import build_skeleton
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, CompressError
 from compress.transformer.config import FORMAT_VERSION, ModelConfig
 from compress.transformer.model import Transformer
 
@@ -26,7 +29,9 @@ CONFIG = "config.json"
 PROVENANCE = "provenance.json"
 CARD = "README.md"
 OWN_FILES = (WEIGHTS, CONFIG, PROVENANCE, CARD)
-MAX_CONFIG_BYTES = 16 * 2**20
+MAX_CONFIG_BYTES = 4 * 2**20
+MAX_FILE_BYTES = 512 * 2**20
+"""Largest file beside the weights that is read into memory; vocabularies have a few megabytes."""
 
 
 def json_bytes(text: str) -> bytes:
@@ -102,11 +107,9 @@ def read_config(folder: Path, stage: str = "that wrote it") -> ModelConfig:
     """
     path = folder / CONFIG
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ArtifactError(
-                "is too large for a configuration", where=str(path), fix=f"run the stage {stage!r} again"
-            )
-        content = json.loads(path.read_bytes())
+        text = read_bytes(path, MAX_CONFIG_BYTES)
+        check_values(text)
+        content = json.loads(text)
         version = content.get("format_version") if isinstance(content, dict) else None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise ArtifactError(
@@ -115,10 +118,9 @@ def read_config(folder: Path, stage: str = "that wrote it") -> ModelConfig:
                 fix="upgrade compress-transformers",
             )
         return ModelConfig.model_validate(content)
-    except OSError as error:
-        raise ArtifactError(f"cannot be read ({error.strerror})", where=str(path), fix="check the folder") from None
     except (ValueError, RecursionError, ValidationError) as error:
         detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        detail = detail[:200] if detail.isprintable() else ascii(detail[:200])
         raise ArtifactError(
             f"is not a valid configuration ({detail})", where=str(path), fix=f"run the stage {stage!r} again"
         ) from None
@@ -128,8 +130,10 @@ def read_provenance(folder: Path) -> Provenance:
     """How an artifact was made; raises ``ArtifactError`` when the file is damaged."""
     path = folder / PROVENANCE
     try:
-        return Provenance.model_validate_json(path.read_bytes())
-    except (OSError, ValueError) as error:
+        text = read_bytes(path, MAX_CONFIG_BYTES)
+        check_values(text)
+        return Provenance.model_validate_json(text)
+    except ValueError as error:
         raise ArtifactError(
             "is not a valid provenance", where=str(path), fix="run the stage that wrote it again"
         ) from error
@@ -139,7 +143,30 @@ def read_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:
     """The further files of a model (a tokenizer): whatever the manifest lists beside the artifact's own files."""
     beside = [name for name in manifest.files if "/" not in name]  # a folder within is of another format
     names = [name for name in beside if name not in OWN_FILES and not name.startswith("model-")]
-    return {name: (folder / name).read_bytes() for name in names if not name.endswith((".safetensors", ".index.json"))}
+    further = [name for name in names if not name.endswith((".safetensors", ".index.json"))]
+    return {name: read_bytes(folder / name, MAX_FILE_BYTES) for name in further}
+
+
+def bounds_of(tensors: TensorFile) -> Bounds:
+    """What a model with these weights may need."""
+    shapes = {name: tensors.shape(name) for name in tensors}
+    stored = sum(math.prod(shape) * tensors.dtype(name).itemsize for name, shape in shapes.items())
+    return Bounds.of_weights(list(shapes.values()), stored)
+
+
+def stored_skeleton(folder: Path, manifest: Manifest) -> tuple[Transformer, TensorFile]:
+    """A verified artifact's model without its weights, and the weights, of which the headers are read.
+
+    Raises:
+        ArtifactError: configuration or headers are damaged, or ask for far more than the weights could fill.
+    """
+    config, tensors = read_config(folder, manifest.stage), read_tensors(folder / WEIGHTS)
+    try:
+        skeleton = build_skeleton(config, read_files(folder, manifest), bounds=bounds_of(tensors))
+    except CompressError as error:
+        fix = f"run the stage {manifest.stage!r} that wrote it again"
+        raise ArtifactError(error.what, where=str(folder / CONFIG), fix=fix) from error
+    return skeleton, tensors
 
 
 def load_model(
@@ -157,9 +184,8 @@ def load_model(
     """
     folder = Path(folder)
     manifest = verify_folder(folder, expect_kind="model")
-    config = read_config(folder, manifest.stage)
-    model = build_skeleton(config, read_files(folder, manifest))
-    load_tensors(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS, manifest.stage)
+    model, tensors = stored_skeleton(folder, manifest)
+    load_tensors(model, tensors, folder / WEIGHTS, manifest.stage)
     return model.to(device=device, dtype=dtype).eval()
 
 

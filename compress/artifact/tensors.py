@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from safetensors import SafetensorError, safe_open
 
 from compress.artifact.durable import durable_file, read_failure, write_bytes
 from compress.artifact.header import (
     MAX_HEADER_BYTES,
+    MAX_HEADER_VALUES,
     METADATA_KEY,
     Declared,
     Header,
@@ -28,7 +29,9 @@ from compress.artifact.header import (
     encode_header,
     read_header,
     storage_order,
+    strings,
 )
+from compress.artifact.json_values import check_values
 from compress.errors import ArtifactError
 
 SUFFIX = ".safetensors"
@@ -227,39 +230,34 @@ def read_tensors(path: Path) -> TensorFile:
     return _opened(header.tensors, dict.fromkeys(header.tensors, path), header.metadata.get(METADATA_NAME), path)
 
 
-class _IndexMetadata(BaseModel):
-    compress: str | None = None
-
-
-class _Index(BaseModel):
-    """The index of a sharded file; other writers put other things beside these."""
-
-    metadata: _IndexMetadata = _IndexMetadata()
-    weight_map: dict[str, str]
-
-
 def _open_shards(index: Path) -> TensorFile:
     try:
         with index.open("rb") as file:
             content = file.read(MAX_HEADER_BYTES + 1)
-        parsed = _Index.model_validate_json(content)
+        check_values(content, MAX_HEADER_VALUES)
+        parsed = from_json(content)
+        weight_map = strings(parsed["weight_map"], "weight_map")
+        annotation = (parsed.get("metadata") or {}).get(METADATA_NAME)  # other writers put other things beside it
+        if annotation is not None and not isinstance(annotation, str):
+            raise ValueError(f"metadata.{METADATA_NAME} is no text")
     except OSError as error:
         raise read_failure(error, index) from error
-    except ValidationError as error:
-        raise damaged(index, f"is cut off or damaged ({error.errors()[0]['msg']})") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = str(error)[:200]
+        raise damaged(index, f"is cut off or damaged ({reason if reason.isprintable() else ascii(reason)})") from None
     declared: dict[str, Declared] = {}
     files: dict[str, Path] = {}
-    for shard in sorted(set(parsed.weight_map.values())):
+    for shard in sorted(set(weight_map.values())):
         if "/" in shard or "\\" in shard or not shard.endswith(SUFFIX) or not shard.isprintable():
             raise damaged(index, f"names the shard {shard!r}, which is no {SUFFIX} file beside it")
         held = read_header(index.with_name(shard)).tensors
-        expected = {name for name, file in parsed.weight_map.items() if file == shard}
+        expected = {name for name, file in weight_map.items() if file == shard}
         if expected != set(held):
             name = min(expected ^ set(held))
             raise damaged(index, f"does not fit {shard}: tensor {name!r} is in one and not in the other")
         declared |= held
         files |= dict.fromkeys(held, index.with_name(shard))
-    return _opened(declared, files, parsed.metadata.compress, index)
+    return _opened(declared, files, annotation, index)
 
 
 def _opened(

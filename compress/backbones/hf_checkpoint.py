@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from compress.backbones.hf_families import Family
 from compress.backbones.hf_tokenizer import TOKENIZER_FILES
 from compress.errors import ModelError, UnsupportedModelError
+from compress.home import expanded
 
 log = logging.getLogger(__name__)
 CONFIG = "config.json"
@@ -37,7 +38,7 @@ def locate(name: str, *, weights: bool = True) -> Path:
     Raises:
         ModelError: a missing folder, a file, or an id that the hub (offline: its local copy) does not have.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         return path
     if path.exists():
@@ -74,7 +75,7 @@ def read_config(folder: Path, where: str) -> dict[str, Any]:
         content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{CONFIG} is missing", where=where, fix="name a folder that save_pretrained wrote") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{CONFIG} cannot be read ({error})", where=where, fix="fetch it again") from None
     if not isinstance(content, dict) or "model_type" not in content:
         raise ModelError(f"{CONFIG} names no model_type", where=where, fix="name a folder that save_pretrained wrote")

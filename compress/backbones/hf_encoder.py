@@ -33,12 +33,16 @@ NOT_STRUCTURE = frozenset(
     {
         "_name_or_path",
         "architectures",
+        "attn_implementation",
+        "auto_map",
         "dtype",
+        "experts_implementation",
         "id2label",
         "label2id",
         "model_type",
         "num_labels",
         "problem_type",
+        "quantization_config",
         "torch_dtype",
         "transformers_version",
     }
@@ -158,7 +162,8 @@ def _labels(source: ModelSource, content: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _configuration(family: Family, values: Mapping[str, Any], classes: int, where: str) -> PreTrainedConfig:
     """The library's configuration of a classifier of so many classes, checked."""
-    given = {key: value for key, value in values.items() if key not in NOT_STRUCTURE}
+    # Private entries, such as a choice of attention kernels to be fetched from the hub, are the library's own.
+    given = {key: value for key, value in values.items() if key not in NOT_STRUCTURE and not key.startswith("_")}
     try:
         config = family.config_class(**given, num_labels=classes)
     except (StrictDataclassError, ValueError, TypeError) as error:

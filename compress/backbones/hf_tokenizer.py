@@ -14,6 +14,7 @@ from compress.errors import ModelError
 
 SAVED = ("tokenizer.json", "tokenizer_config.json")
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+UNREADABLE = (OSError, ValueError, ImportError, LookupError, TypeError, AttributeError, RecursionError)
 TOKENIZER_FILES = (*VOCABULARIES, "tokenizer_config.json", "merges.txt", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -26,12 +27,19 @@ def read_tokenizer(folder: Path, where: str) -> PreTrainedTokenizerBase | None:
     if not any((folder / name).is_file() for name in VOCABULARIES):
         return None  # the library would make up a vocabulary of the special tokens
     try:
-        guessed = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0]
+        return _read(folder)
+    except Exception as error:
+        # Of damaged files the tokenizers library says so by a bare Exception.
+        if type(error) is not Exception and not isinstance(error, UNREADABLE):
+            raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
-            f"the tokenizer cannot be read ({reason})", where=where, fix=f"save it as {' and '.join(SAVED)}"
+            f"the tokenizer cannot be read ({reason[:200]})", where=where, fix=f"save it as {' and '.join(SAVED)}"
         ) from None
+
+
+def _read(folder: Path) -> PreTrainedTokenizerBase:
+    guessed = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not (folder / "tokenizer.json").is_file():
         return guessed
     # The library rebuilds the pipeline from the class it guesses, and then lowercases where tokenizer.json does not.
@@ -96,10 +104,16 @@ def preprocessor_from(files: Mapping[str, bytes], max_length: int, vocabulary: i
         raise ModelError(
             f"the model has no tokenizer ({' and '.join(missing)} missing)", fix="put its files into the model's folder"
         )
-    with TemporaryDirectory() as folder:
-        for name, content in files.items():
-            (Path(folder) / name).write_bytes(content)
-        tokenizer = read_tokenizer(Path(folder), "the model's tokenizer")
+    try:
+        with TemporaryDirectory() as folder:
+            for name, content in files.items():
+                (Path(folder) / name).write_bytes(content)
+            tokenizer = read_tokenizer(Path(folder), "the model's tokenizer")
+    except OSError as error:
+        raise ModelError(
+            f"the tokenizer needs a temporary folder, which cannot be written ({error.strerror or error})",
+            fix="free some space there, or set TMPDIR to another folder",
+        ) from None
     if tokenizer is None or tokenizer.pad_token_id is None:
         raise ModelError("the model's tokenizer has no padding token", fix="set pad_token in its tokenizer_config.json")
     return TextPreprocessor(tokenizer, max_length, vocabulary)

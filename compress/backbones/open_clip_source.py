@@ -23,6 +23,7 @@ from open_clip.transform import PreprocessCfg
 from compress.backbones.source import ModelSource
 from compress.backbones.weights import PICKLED, load_strictly, read_weights
 from compress.errors import ModelError, UnsupportedModelError
+from compress.home import expanded
 from compress.registry import nearest
 
 Clip: TypeAlias = open_clip.CLIP | open_clip.CustomTextCLIP
@@ -74,7 +75,7 @@ def resolve(source: ModelSource) -> ClipSource:
     elif built_in in open_clip.list_models():
         found = _from_name(built_in, source)
     else:
-        found = _from_folder(Path(source.name).expanduser(), source)
+        found = _from_folder(expanded(source.name), source)
     changed = {key: source.arguments[key] for key in ("quick_gelu",) if key in source.arguments}
     vision = dict(found.model_cfg["vision_cfg"])
     if "image_size" in source.arguments:
@@ -148,7 +149,7 @@ def _from_config(name: str, path: Path, weights: Callable[[], Path] | None) -> C
         raise ModelError("no such file", where=str(path), fix="use open_clip:ARCHITECTURE --weights FILE")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"not valid JSON ({error})", where=str(path), fix="fetch the file again") from None
     model_cfg = config.get("model_cfg", config) if isinstance(config, Mapping) else {}
     if not all(isinstance(model_cfg.get(key), Mapping) for key in ("vision_cfg", "text_cfg")):
@@ -164,14 +165,14 @@ def _local_weights(source: ModelSource) -> Callable[[], Path] | None:
     if source.weights == RANDOM:
         log.warning("%s: random weights, seed 0; the predictions mean nothing", source.name)
         return None
-    path = Path(str(source.weights)).expanduser()
+    path = expanded(str(source.weights))
     if not path.exists():
         raise ModelError("no such file or folder", where=str(source.weights), fix="check the path of the weights")
     return functools.partial(Path, path)
 
 
 def _is_path(text: str) -> bool:
-    return os.sep in text or text.endswith((".safetensors", *PICKLED)) or Path(text).expanduser().exists()
+    return os.sep in text or text.endswith((".safetensors", *PICKLED)) or expanded(text).exists()
 
 
 def _fetched(what: str, fetch: Callable[..., str], *arguments: Any, **options: Any) -> Path:
@@ -207,11 +208,12 @@ def check_config(model_cfg: Mapping[str, Any], tower: str) -> None:
         UnsupportedModelError: naming the class.
     """
     text, vision = model_cfg["text_cfg"], model_cfg["vision_cfg"]
+    timm_name = str(vision.get("timm_model_name") or "")
     refused = {
         "CoCa": "multimodal_cfg" in model_cfg,
         "HFTextEncoder": bool(text.get("hf_model_name")),
         "HFTokenizer": bool(text.get("hf_tokenizer_name")),
-        "TimmModel": tower == "image" and bool(vision.get("timm_model_name")),
+        "TimmModel": bool(timm_name) and (tower == "image" or ":" in timm_name),
         "ModifiedResNet": tower == "image" and isinstance(vision.get("layers"), (list, tuple)),
     }
     for name, found in refused.items():

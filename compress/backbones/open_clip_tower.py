@@ -279,6 +279,7 @@ class OpenClipAdapter:
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""
         model_cfg = backbone.arguments["model_cfg"]
+        check_config(model_cfg, backbone.arguments["tower"])  # parts of other libraries would be fetched from the hub
         clip = build_clip(model_cfg)
         return take_apart(clip, backbone.arguments["tower"], torch.zeros(classes, model_cfg["embed_dim"]))
 

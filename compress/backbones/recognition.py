@@ -19,7 +19,7 @@ def recognise(folder: Path) -> str | None:
         return "open_clip"
     try:
         content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(content, dict):
         return None

@@ -6,6 +6,7 @@ channels and size. Source: https://github.com/huggingface/pytorch-image-models, 
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from compress.backbones.weights import load_strictly, read_weights
 from compress.data.images import image_preprocessor
 from compress.data.preprocessing import ImagePreprocessing
 from compress.errors import ModelError, UnsupportedModelError
+from compress.home import expanded
 from compress.registry import nearest
 from compress.transformer.config import BackboneConfig
 from compress.transformer.layer import Layer
@@ -43,6 +45,8 @@ POSITION_STD = "pos_embed_std"
 """An argument beside timm's: the deviation of fresh position embeddings. With timm's 0.02 the patches of tiny images,
 most of them blank, are almost exchangeable, and training takes several times as long."""
 EXAMPLE_CLASSES = 1000
+NOT_OF_THE_MODEL = frozenset(inspect.signature(timm.create_model).parameters) - {"kwargs"}
+"""What ``timm.create_model`` takes beside the model's own arguments; by some it opens files or asks the hub."""
 RANDOM = "random"
 """In the place of weights: the library's own initialisation, for a model that is to be trained."""
 
@@ -161,7 +165,7 @@ class TimmAdapter:
 
         With ``weights="random"`` nothing is read or fetched, and classes and preprocessing must be given.
         """
-        folder = Path(source.name).expanduser()
+        folder = expanded(source.name)
         config = _saved_config(source.name, folder)
         architecture = config.get("architecture", source.name)
         drawn = source.weights == RANDOM
@@ -194,7 +198,9 @@ class TimmAdapter:
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""
-        return take_apart(_build(backbone.architecture, {**backbone.arguments, "num_classes": classes}))
+        # Weights are loaded in any case; drawing them first takes most of the time.
+        arguments = {**backbone.arguments, "num_classes": classes, "weight_init": "skip"}
+        return take_apart(_build(backbone.architecture, arguments))
 
     def preprocessor(self, model: Transformer) -> Preprocessor:
         """See ``Adapter.preprocessor``."""
@@ -265,7 +271,7 @@ def _saved_config(name: str, folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"not valid JSON ({error})", where=str(path), fix="fetch the file again") from None
     if not isinstance(config, dict) or "architecture" not in config:
         raise ModelError(
@@ -299,8 +305,11 @@ def _from_weights(state: Mapping[str, Tensor] | None, source: ModelSource) -> di
 
 
 def _constructor(arguments: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples, timm asks for them."""
+    """JSON has no tuples, timm asks for them; raises ``ModelError`` for what is not the model's."""
     own = {key: value for key, value in arguments.items() if key != POSITION_STD}
+    foreign = sorted(own.keys() & NOT_OF_THE_MODEL)
+    if foreign:
+        raise ModelError(f"{foreign[0]!r} is no argument of a model", where="model.arguments", fix="leave it out")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
 
 

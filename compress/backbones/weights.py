@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compress.errors import ModelError
+from compress.home import expanded
 
 log = logging.getLogger(__name__)
 PICKLED = (".pt", ".pth", ".bin")
@@ -35,7 +36,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     Raises:
         ModelError: nothing there, an unknown kind of file, a damaged one, or one that holds pickled objects.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     if path.is_dir():
         return _read_folder(path)
     if not path.exists():
@@ -74,11 +75,14 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
 def _shards(index: Path) -> list[str]:
     """The files beside an index that it names."""
     try:
-        return sorted(
-            {Path(shard).name for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-        )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        shards = {Path(shard).name for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"not a readable index of weights ({error})", where=str(index), fix="fetch it again") from None
+    for shard in sorted(shards):
+        place = index.parent / shard
+        if not place.is_file():  # a folder would be searched for weights of its own
+            raise ModelError("no such file or folder", where=str(place), fix="check the path of the weights")
+    return sorted(shards)
 
 
 def _read_pickled(path: Path) -> Mapping[str, Tensor]:

@@ -10,6 +10,7 @@ from compress.artifact.manifest import MANIFEST_NAME
 from compress.cli.shared_options import named_references, open_given_model
 from compress.errors import UsageError
 from compress.evaluation.baselines.specification import Baseline, parse_baseline
+from compress.home import expanded
 from compress.recipe.schema import scheme_of
 
 if TYPE_CHECKING:
@@ -64,5 +65,5 @@ def opened_models(named: Mapping[str, str | Baseline], details: Mapping[str, Any
 
 def _of_a_family(reference: str) -> bool:
     """Whether a model is opened by its family: it has a scheme, or is a folder and no artifact."""
-    folder = Path(reference).expanduser()
+    folder = expanded(reference)
     return bool(scheme_of(reference)) or (folder.is_dir() and not (folder / MANIFEST_NAME).is_file())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,11 @@ from compress.errors import DataError
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLIT_NAMES = frozenset({"train", "training", "test", "testing", "val", "valid", "validation", "calibration", "dev"})
+MAX_PIXELS = 2**26
+"""Largest image: 64 million pixels, 200 MB as RGB. A file of a few kilobytes can declare more than a machine holds."""
+# What Pillow's decoders raise on damaged files.
+UNREADABLE = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError,
+              TypeError, ValueError, struct.error, zlib.error)  # fmt: skip
 # Pillow clips these to 0..255 when it converts them, so that a 16-bit image becomes white.
 DEEP_MODES = ("I", "F")
 
@@ -89,6 +96,12 @@ def read_image(path: Path) -> Image.Image:
     """
     try:
         with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(
+                    f"the image has {image.width} x {image.height} pixels, more than the {MAX_PIXELS} that are read",
+                    where=str(path),
+                    fix="make it smaller, or remove the file",
+                )
             image.load()
             if image.mode.startswith(DEEP_MODES):
                 raise DataError(
@@ -97,7 +110,7 @@ def read_image(path: Path) -> Image.Image:
                     fix="convert it to 8 bits per channel",
                 )
             return image.copy()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (*UNREADABLE, Image.DecompressionBombError) as error:
         raise _unreadable(path, error) from None
 
 

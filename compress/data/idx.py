@@ -21,6 +21,7 @@ from compress.data.sequence import PixelArray, SequenceDataset
 from compress.errors import DataError
 
 UNSIGNED_BYTE = 8
+MAX_UNPACKED_BYTES = 2**30
 SPLIT_PREFIXES = {"test": ("test", "t10k")}
 
 
@@ -59,11 +60,11 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
     Raises:
         DataError: the magic number is another, or the file is shorter or longer than its header says.
     """
+    magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = _unpacked(path, magic) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"the file is damaged ({error})", where=str(path), fix="download it again") from None
-    magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if content[:4] != magic:
         raise DataError(
             f"the magic number is {content[:4].hex() or 'missing'}, not {magic.hex()}",
@@ -79,6 +80,22 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
             fix="download it again",
         )
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def _unpacked(path: Path, magic: bytes) -> bytes:
+    """The content of a gzipped file, and no more of it than one byte beyond what its header declares."""
+    with gzip.open(path) as file:
+        head = file.read(4 + 4 * magic[3])
+        if not head.startswith(magic):
+            return head
+        declared = math.prod(int.from_bytes(head[start : start + 4], "big") for start in range(4, len(head), 4))
+        if declared > MAX_UNPACKED_BYTES:
+            raise DataError(
+                f"declares {declared} bytes, more than the {MAX_UNPACKED_BYTES} that are unpacked in memory",
+                where=str(path),
+                fix="unpack it with gunzip",
+            )
+        return head + file.read(declared + 1)
 
 
 def _image_file(reference: Reference) -> Path:

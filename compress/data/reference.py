@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from compress.errors import DataError
+from compress.home import expanded
 from compress.registry import nearest
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -62,7 +63,7 @@ def parse_reference(text: str) -> Reference:
         DataError: no such path, an unknown prefix, suffix or split, a step of 0.
     """
     found = ROWS.search(text)
-    if found is None or Path(text).expanduser().exists():
+    if found is None or expanded(text).exists():
         return _whole(text)
     start, stop, step = (int(number) if number not in ("", None) else None for number in found.groups())
     if step == 0:
@@ -76,12 +77,12 @@ def _whole(text: str) -> Reference:
     if colon and scheme in ("builtin", "hf"):
         target, _, split = rest.partition("#")
         return Reference(text, "builtin" if scheme == "builtin" else "hf", target, split or None)
-    whole = Path(text).expanduser()
+    whole = expanded(text)
     if text and whole.exists():
         return _existing(text, whole, None)
     before, _, split = text.rpartition("#")
-    if before and Path(before).expanduser().exists():
-        return _existing(text, Path(before).expanduser(), split)
+    if before and expanded(before).exists():
+        return _existing(text, expanded(before), split)
     if colon and re.fullmatch(r"[A-Za-z_]{2,}", scheme):
         raise DataError(f"unknown prefix {scheme + ':'!r}", where=text, fix=nearest(scheme, ("builtin", "hf")))
     raise DataError("no such file or folder", where=text, fix="check the path, or try builtin:digits#test")

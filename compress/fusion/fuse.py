@@ -18,6 +18,7 @@ from compress.artifact.provenance import Provenance
 from compress.artifact.store import (
     PROVENANCE,
     WEIGHTS,
+    bounds_of,
     load_tensors,
     read_config,
     read_files,
@@ -104,7 +105,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     members = [_read_member(pruned / name) for name in manifest.members]
     config = _fused_config(members, options)
     exact = same_elsewhere([member.state for member in members])
-    skeletons = [build_skeleton(member.config, member.files) for member in members]
+    skeletons = [build_skeleton(member.config, member.files, bounds=bounds_of(member.state)) for member in members]
     fused = build_skeleton(config, members[0].files)
     entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
     _announce_memory(members, [torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries])

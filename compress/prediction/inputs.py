@@ -12,6 +12,7 @@ from compress.data.base import Dataset, Kind, Sample, open_dataset, require_kind
 from compress.data.folder import IMAGE_SUFFIXES, read_image
 from compress.data.reference import TABLE_SUFFIXES, parse_reference
 from compress.errors import CompressError, DataError
+from compress.home import expanded
 
 STDIN = "-"
 SCHEMES = ("builtin:", "hf:")
@@ -126,11 +127,11 @@ def _is_data(reference: str) -> bool:
     """Whether ``open_dataset`` reads it: built-in or hub data, a folder or its split, a table, an idx file."""
     if reference.startswith(SCHEMES):
         return True
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     if reference and _exists(path):  # an empty text would be the working folder
         return path.is_dir() or path.suffix.lower() not in (*IMAGE_SUFFIXES, TEXT_FILE_SUFFIX)
     before, separator, _ = reference.rpartition("#")
-    return bool(separator) and _exists(Path(before).expanduser()) and Path(before).expanduser().is_dir()
+    return bool(separator) and _exists(expanded(before)) and expanded(before).is_dir()
 
 
 def _exists(path: Path) -> bool:
@@ -145,7 +146,7 @@ def _samples(reference: str, kind: Kind, text_column: str | None) -> Iterator[_C
     has_columns = parse_reference(reference).kind in ("table", "hf")
     dataset = open_dataset(reference, text_column=text_column if has_columns else None)
     require_kind(dataset, kind)
-    is_folder = Path(reference).expanduser().is_dir()
+    is_folder = expanded(reference).is_dir()
     for index in range(len(dataset)):
         try:
             identity = dataset[index].id
@@ -157,7 +158,7 @@ def _samples(reference: str, kind: Kind, text_column: str | None) -> Iterator[_C
 
 
 def _image_file(text: str) -> _Checked:
-    path = Path(text).expanduser()
+    path = expanded(text)
     if not path.is_file():
         return DataError("no such file or folder", where=text, fix="check the path")
     try:
@@ -168,7 +169,7 @@ def _image_file(text: str) -> _Checked:
 
 
 def _texts(item: str) -> Iterator[_Checked]:
-    path = Path(item).expanduser()
+    path = expanded(item)
     if _exists(path) and path.suffix.lower() == TEXT_FILE_SUFFIX:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()

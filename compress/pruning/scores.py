@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from compress.artifact.folder import verify_file
 from compress.artifact.tensors import TensorFile, read_tensors, tensor_entries, write_tensors
 from compress.errors import ArtifactError, ModelError
 
@@ -95,6 +96,7 @@ def open_scores(path: Path, *, model: str, method: str) -> tuple[Path, TensorFil
     path = path / "scores.safetensors" if path.is_dir() else path
     if not path.is_file():
         raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
+    verify_file(path)
     tensors = read_tensors(path)
     for name, expected in (("model", model), ("method", method)):
         if tensors.metadata.get(name) != expected:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from compress.home import expanded
 from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, StageEntry, scheme_of
 from compress.recipe.stages.base import Stage
 from compress.recipe.yaml_source import KeyPath
@@ -22,7 +23,7 @@ def absolute(reference: str, base: Path) -> str:
     """
     if scheme_of(reference) and not os.path.lexists(base / reference):
         return reference
-    return os.path.normpath(base / Path(reference).expanduser())
+    return os.path.normpath(base / expanded(reference))
 
 
 def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path], stages: Registry[type[Stage]]) -> Recipe:

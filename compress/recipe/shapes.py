@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compress.artifact.folder import verify_folder
-from compress.artifact.store import read_config, read_files
-from compress.backbones.registry import build_skeleton
+from compress.artifact.store import stored_skeleton
 from compress.errors import UsageError
 from compress.opening import artifact_folder, open_model
 from compress.transformer.model import Transformer
@@ -32,4 +31,4 @@ def open_shapes(reference: str, **details: Any) -> Transformer:
             f"{', '.join(sorted(details))} cannot be changed in an artifact", where=reference, fix="leave it out"
         )
     manifest = verify_folder(folder, expect_kind="model")
-    return build_skeleton(read_config(folder, manifest.stage), read_files(folder, manifest))
+    return stored_skeleton(folder, manifest)[0]

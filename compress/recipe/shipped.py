@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compress.errors import RecipeError
+from compress.home import expanded
 from compress.registry import nearest
 
 SUFFIXES = (".yaml", ".yml")
@@ -33,7 +34,7 @@ def find_recipe(name: str) -> Path:
     Raises:
         RecipeError: there is neither; the message lists the shipped recipes.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_file():
         return path
     shipped = shipped_recipes()

@@ -134,7 +134,7 @@ def test_header_length_is_capped_before_it_is_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write((MAX_HEADER_BYTES + 1).to_bytes(8, "little"))
         file.truncate(MAX_HEADER_BYTES + 100)  # sparse: takes no room
-    with pytest.raises(ArtifactError, match="more than 100000000"):
+    with pytest.raises(ArtifactError, match="more than 16777216"):
         read_header(path)
     path.write_bytes(b"\xff" * 8)
     with pytest.raises(ArtifactError, match="cut off"):

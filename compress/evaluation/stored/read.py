@@ -9,14 +9,16 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from compress.artifact.durable import read_failure
+from compress.artifact.durable import read_bytes
 from compress.artifact.folder import verify_folder
+from compress.artifact.json_values import check_values
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.artifact.tensors import TensorFile, read_tensors
 from compress.errors import ArtifactError
 from compress.evaluation.predictions import LOGITS_PER_REDUCTION, ColumnCollector, Columns
 from compress.evaluation.stored.schema import DESCRIPTION, FOLDER, TENSORS, StoredPredictions
 
+MAX_DESCRIPTION_BYTES = 16 * 2**20
 Part = tuple[str, slice]
 """Some members of a stored model: its name, and which."""
 
@@ -51,7 +53,7 @@ class PredictionReader:
 
     def _ids(self, name: str) -> list[str]:
         text, ends = self._tensor(f"{name}/ids").numpy().tobytes(), self._tensor(f"{name}/id_ends").tolist()
-        return [text[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        return [text[start:end].decode(errors="replace") for start, end in zip([0, *ends], ends, strict=False)]
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._tensors:
@@ -78,13 +80,46 @@ def read_predictions(folder: Path) -> PredictionReader:
         )
     path = place / DESCRIPTION
     try:
-        description = StoredPredictions.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise read_failure(error, path) from error
-    except ValidationError as error:
+        content = read_bytes(path, MAX_DESCRIPTION_BYTES)
+        check_values(content)
+        description = StoredPredictions.model_validate_json(content)
+    except ValueError as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ArtifactError(
-            f"is no description of predictions ({error.errors()[0]['msg']})",
+            f"is no description of predictions ({reason if reason.isprintable() else ascii(reason)})",
             where=str(path),
             fix="run `compress eval` again",
         ) from None
-    return PredictionReader(description, read_tensors(place / TENSORS), place / TENSORS)
+    tensors = read_tensors(place / TENSORS)
+    for name in description.sets:
+        _check_set(name, description, tensors, place / TENSORS)
+    return PredictionReader(description, tensors, place / TENSORS)
+
+
+def _check_set(name: str, description: StoredPredictions, tensors: TensorFile, where: Path) -> None:
+    """The tensors of a set have the shapes and the contents that ``schema`` says; raises ``ArtifactError``."""
+    samples, classes = description.sets[name].samples, len(description.labels)
+    expected: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {f"{name}/id_ends": (torch.int64, (samples,))}
+    for model in description.models:
+        shape = (model.members, samples, classes) if samples else (0, 0, 0)
+        expected[f"{name}/logits/{model.name}"] = (torch.float32, shape)
+    if f"{name}/labels" in tensors:
+        expected[f"{name}/labels"] = (torch.int64, (samples,))
+    for key, (dtype, shape) in expected.items():
+        if key not in tensors or tensors.dtype(key) != dtype or tensors.shape(key) != shape:
+            raise _unfit(key, where)
+    if f"{name}/labels" in tensors and samples:
+        labels = tensors[f"{name}/labels"]
+        if int(labels.min()) < 0 or int(labels.max()) >= classes:
+            raise _unfit(f"{name}/labels", where)
+    text = tensors.get(f"{name}/ids")
+    if text is None or text.dtype != torch.uint8 or text.dim() != 1:
+        raise _unfit(f"{name}/ids", where)
+    ends = tensors[f"{name}/id_ends"]
+    if bool((ends.diff(prepend=ends.new_zeros(1)) < 0).any()) or (samples and int(ends[-1]) != len(text)):
+        raise _unfit(f"{name}/id_ends", where)
+
+
+def _unfit(tensor: str, where: Path) -> ArtifactError:
+    what = f"the tensor {tensor!r} is missing or does not fit {DESCRIPTION}"
+    return ArtifactError(what, where=str(where), fix="run `compress eval` again")

@@ -14,10 +14,11 @@ SET is ``test``, ``ood/NAME`` or ``shift/CORRUPTION/SEVERITY``.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat, field_validator
 
 from compress.evaluation.result import Cost, DataSummary
 from compress.evaluation.use_summary import ShareSummary
@@ -27,6 +28,7 @@ from compress.runtime import DType
 DESCRIPTION = "predictions.json"
 TENSORS = "predictions.safetensors"
 TEST = "test"
+_SET_NAME = re.compile(r"test|ood/[^/]+|shift/[^/]+/[1-5]")
 
 FOLDER = "predictions"
 """Where a recipe's eval stage keeps them, within its own folder."""
@@ -64,6 +66,16 @@ class StoredPredictions(Options):
     dtype: DType = Field(description="Number format of the forward passes.")
     sets: dict[str, DataSummary] = Field(description="The sets: test, ood/NAME, shift/CORRUPTION/SEVERITY.")
     models: tuple[StoredModel, ...] = Field(min_length=1, description="In the order of the call.")
+
+    @field_validator("sets")
+    @classmethod
+    def _known_sets(cls, sets: dict[str, DataSummary]) -> dict[str, DataSummary]:
+        if TEST not in sets:
+            raise ValueError(f"the set {TEST!r} is missing")
+        for name in sets:
+            if not _SET_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a set")
+        return sets
 
     @property
     def ood(self) -> dict[str, DataSummary]:
