@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import compress
+from compress.artifact.durable import read_failure
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.recipe.schema import Recipe, RecipeModel, StageEntry, reference_as_mapping
@@ -64,9 +65,12 @@ def _content(path: Path | str) -> str:
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         return _sha256_of_json([[file.relative_to(path).as_posix(), _content(file)] for file in inside])
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise read_failure(error, path) from error
     return digest.hexdigest()
 
 

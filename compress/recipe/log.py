@@ -45,7 +45,8 @@ def stage_log(out: Path, folder: str, heading: str) -> Iterator[None]:
         raise
     finally:
         logger.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried again
+            handler.close()
 
 
 class _QuietFileHandler(logging.FileHandler):

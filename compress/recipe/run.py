@@ -227,12 +227,12 @@ class _Run:
         with stage_log(self.out, folder.name, f"compress {compress.__version__}, {entry.stage} {options}"):
             try:
                 stage.execute(inputs, entry.options)
+                digest = verify_folder(folder).digest
+                report = stage.report(folder, entry.options)
+                write_record(self.out, folder.name, StageRecord(key=key, digest=digest))
             except CompressError as error:
                 error.where = f"stage {folder.name}, {error.where}" if error.where else f"stage {folder.name}"
                 raise
-        digest = verify_folder(folder).digest
-        report = stage.report(folder, entry.options)
-        write_record(self.out, folder.name, StageRecord(key=key, digest=digest))
         return StageOutcome(entry, folder, digest, True, report)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from compress.artifact.durable import write_bytes, write_failure
+from compress.artifact.durable import read_failure, write_bytes, write_failure
 from compress.errors import ArtifactError
 from compress.options import Options
 
@@ -60,7 +60,10 @@ def _held(state: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise read_failure(error, state) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

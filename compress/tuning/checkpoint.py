@@ -6,9 +6,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from safetensors import SafetensorError
 from torch import Tensor
 
+from compress.artifact.durable import write_failure
 from compress.artifact.tensors import read_tensors, tensor_entries, write_tensors
+from compress.errors import ArtifactError
 from compress.tuning.engine import Machine
 from compress.tuning.state import CheckpointStore, Progress
 
@@ -20,7 +23,10 @@ def save_checkpoint(store: CheckpointStore, machine: Machine, progress: Progress
     """Save the state of all processes; every one calls this at the same step."""
     scratch = store.folder / SCRATCH
     machine.team.on_main(lambda: shutil.rmtree(scratch, ignore_errors=True))
-    machine.accelerator.save_state(str(scratch))
+    try:
+        machine.accelerator.save_state(str(scratch))
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have writers of their own
+        raise _refused(error, scratch) from error
     machine.accelerator.wait_for_everyone()
 
     def move(partial: Path) -> None:
@@ -32,6 +38,17 @@ def save_checkpoint(store: CheckpointStore, machine: Machine, progress: Progress
 
     machine.team.on_main(lambda: store.save(progress, move))
     machine.team.on_main(lambda: shutil.rmtree(scratch, ignore_errors=True))
+
+
+def _refused(error: Exception, path: Path) -> ArtifactError:
+    if isinstance(error, OSError):
+        return write_failure(error, path)
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+    return ArtifactError(
+        f"the state of the training cannot be written ({reason})",
+        where=str(path),
+        fix="free some space or write to another disk, and repeat the call, which goes on from the last checkpoint",
+    )
 
 
 def load_checkpoint(store: CheckpointStore, machine: Machine) -> tuple[Progress, dict[str, Tensor]] | None:

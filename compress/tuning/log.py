@@ -38,16 +38,18 @@ class TrainingLog:
         tensorboard: folder for event files, or None.
 
     Raises:
-        ArtifactError: the file cannot be written.
+        ArtifactError: the file cannot be written, now or later.
     """
 
     def __init__(
         self, path: Path, *, start: int, samples_before: int, samples: int, label: str, tensorboard: Path | None = None
     ) -> None:
+        self._path = path
         kept = [entry for entry in read_lines(path) if entry.get("step", 0) <= start] if start else []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
+            # Unbuffered: every line is on the disk at once, and closing the file cannot fail.
+            self._file = path.open("wb", buffering=0)
         except OSError as error:
             raise write_failure(error, path) from error
         for entry in kept:
@@ -93,8 +95,10 @@ class TrainingLog:
                     self._events.add_scalar(name, value, step)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(f"{json.dumps(entry)}\n".encode())
+        except OSError as error:
+            raise write_failure(error, self._path) from error
 
 
 def require_tensorboard() -> None:

@@ -1,10 +1,12 @@
-"""Save artifacts in forked children that are killed, and print what is left as JSON. Run by ``test_folder_kills.py``.
+"""Save artifacts in forked children that are killed or refused the disk, and print what is left as JSON.
 
-Usage: ``kill_saves.py steps|random|race FOLDER``. It imports no torch, so a fork and a save cost milliseconds.
+Run by ``test_folder_kills.py``. Usage: ``kill_saves.py steps|random|refuse|race FOLDER``.
+It imports no torch, so a fork and a save cost milliseconds.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -12,23 +14,26 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from refused_writes import refuse_change
 
 from compress.artifact.durable import write_bytes
 from compress.artifact.folder import new_folder, verify_folder
 from compress.errors import ArtifactError
 
 MEMBERS = ("member-0", "member-1")
+ERRORS = (errno.ENOSPC, errno.EACCES, errno.EROFS)
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
-def save(target: Path, content: str, *, overwrite: bool) -> None:
+def save(target: Path, content: str, *, overwrite: bool, size: int = 100_000) -> None:
     with new_folder(target, kind="members", stage="prune", members=MEMBERS, overwrite=overwrite) as root:
         for member in MEMBERS:
             with new_folder(root / member, kind="model", stage="prune") as folder:
-                write_bytes(folder / "model.safetensors", content.encode() * 100_000)
+                write_bytes(folder / "model.safetensors", content.encode() * size)
                 write_bytes(folder / "config.json", content.encode())
         write_bytes(root / "scores.safetensors", content.encode())
 
@@ -42,6 +47,8 @@ def forked(action: Callable[[], None]) -> int:
         action()
     except ArtifactError:
         os._exit(2)
+    except BaseException:  # noqa: BLE001 - whatever it is, the child ends here
+        os._exit(1)
     os._exit(0)
 
 
@@ -87,6 +94,7 @@ def after_a_kill(folder: Path, kill: Callable[[Path], int], *, overwrite: bool) 
     result: dict[str, object] = {
         "overwrite": overwrite,
         "killed": os.WIFSIGNALED(status),
+        "code": os.waitstatus_to_exitcode(status),
         "state": state(target),
         "retired": [state(path) for path in folder.glob(".out.old-*")],
     }
@@ -130,6 +138,39 @@ def kill_at_random(folder: Path) -> list[dict[str, object]]:
     return [after_a_kill(folder / "kills", kills[number % 2], overwrite=bool(number % 2)) for number in range(40)]
 
 
+def refuse_at_steps(folder: Path) -> list[dict[str, object]]:
+    """Every change of a save is refused once, with the errors in turn."""
+    return [result for overwrite in (False, True) for result in _refused(folder, overwrite)]
+
+
+def _refused(folder: Path, overwrite: bool) -> Iterator[dict[str, object]]:
+    place, said = folder / "refused", folder / "said"
+    folder.mkdir(exist_ok=True)
+    number = changes = 0
+    while number <= changes:
+        error = ERRORS[number % len(ERRORS)]
+
+        def refused(target: Path, number: int = number, error: int = error) -> int:
+            def action() -> None:
+                count = refuse_change(place, number, error)
+                try:
+                    save(target, "new", overwrite=overwrite, size=1)
+                except ArtifactError as refusal:
+                    said.write_text(str(refusal), encoding="utf-8")
+                    raise
+                finally:
+                    (folder / "changes").write_text(str(count()))
+
+            said.unlink(missing_ok=True)
+            return forked(action)
+
+        result = after_a_kill(place, refused, overwrite=overwrite)
+        changes = max(changes, int((folder / "changes").read_text()))
+        message = said.read_text(encoding="utf-8") if said.exists() else None
+        yield {**result, "number": number, "error": errno.errorcode[error], "said": message}
+        number += 1
+
+
 def race(folder: Path) -> list[dict[str, object]]:
     """Two processes save to one target at once."""
     results = []
@@ -149,6 +190,6 @@ def race(folder: Path) -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    modes = {"steps": kill_at_steps, "random": kill_at_random, "race": race}
+    modes = {"steps": kill_at_steps, "random": kill_at_random, "refuse": refuse_at_steps, "race": race}
     place = Path(sys.argv[2])
     json.dump(modes[sys.argv[1]](place), sys.stdout)

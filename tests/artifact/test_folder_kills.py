@@ -1,4 +1,4 @@
-"""A kill at any moment of a save leaves nothing that loads by half; two writers never mix."""
+"""A kill, or a refused change, at any moment of a save leaves nothing that loads by half; two writers never mix."""
 
 from __future__ import annotations
 
@@ -64,6 +64,28 @@ def test_killed_at_random_moments(place: Path) -> None:
     results = outcomes("random", place)
     check(results)
     assert sum(result["killed"] for result in results) >= 20
+
+
+def test_refused_every_change(place: Path) -> None:
+    results = outcomes("refuse", place)
+    for result in results:
+        assert result["code"] in (0, 2), result
+        assert result["next"] == "next", result
+        assert result["left"] == ["out"], result
+        if result["code"] == 0:  # only what clears up may fail without a word
+            assert result["state"] == "new", result
+            continue
+        before = ["old"] if result["overwrite"] else ["absent"]
+        # After a refused sync of the parent folder the new artifact stands, and after a refused way back the old one
+        # waits beside it for the next save.
+        assert result["state"] in (*before, "new") or result["retired"] == before, result
+        assert result["said"].isprintable(), result
+        assert "/out" in result["said"] or ".partial" in result["said"], result
+        assert "cannot be written (" in result["said"], result
+        assert "; " in result["said"], result
+    refused = [result for result in results if result["code"] == 2]
+    assert {result["error"] for result in refused} == {"ENOSPC", "EACCES", "EROFS"}
+    assert len(refused) > 30
 
 
 def test_of_two_writers_one_wins(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import torch
@@ -28,6 +29,7 @@ class LogitRows:
         """Put the ``(M, B, K)`` logits of the next B samples into the file."""
         if self._mapped is None:
             shape = (logits.shape[0], self._samples, logits.shape[2])
+            _reserve(self._path, BYTES * math.prod(shape))
             self._mapped = torch.from_file(
                 str(self._path), shared=True, size=math.prod(shape), dtype=torch.float32
             ).view(shape)
@@ -46,3 +48,16 @@ class LogitRows:
         if self._filled != self._samples:
             raise ValueError(f"{self._filled} of {self._samples} samples were predicted")
         return self._mapped
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of ``size`` bytes that are on the disk: a full one would end the process where a mapped page fails.
+
+    Raises:
+        OSError: there is no room.
+    """
+    with path.open("xb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
