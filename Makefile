@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow check clean
+.PHONY: demo test test-slow check audit clean
 
 demo: $(INSTALLED)  ## prune, fuse and evaluate a small ViT on real digits
 	$(BIN)/compress run digits
@@ -20,6 +20,10 @@ check: $(INSTALLED)  ## what CI runs: format, lint, types, import arrows, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test
+
+audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a network, so no part of check
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
