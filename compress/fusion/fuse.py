@@ -111,6 +111,8 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     _announce_memory(members, [torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries])
 
     def check(written: TensorFile) -> None:
+        for member in members:
+            member.state.release()
         load_tensors(fused, written, out / WEIGHTS, "fuse")
         _self_check(fused, [partial(_loaded, *pair) for pair in zip(skeletons, members, strict=True)])
 
