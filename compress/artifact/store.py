@@ -205,7 +205,7 @@ def load_tensors(model: Transformer, tensors: TensorFile, where: Path, stage: st
             where=str(where),
             fix=f"run the stage {stage!r} that wrote it again",
         )
-    model.load_state_dict({name: tensors[name] for name in tensors}, strict=True, assign=True)
+    model.load_state_dict(tensors.all(), strict=True, assign=True)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for alias, name in tensors.ties.items():  # one parameter again, so that training moves it once
         if alias in parameters:

@@ -187,6 +187,18 @@ class TensorFile(Mapping[str, torch.Tensor]):
             self._shared[stored] = tensor
         return tensor
 
+    def all(self) -> dict[str, torch.Tensor]:
+        """Every tensor by name, for a model that keeps them: each file is mapped once, however large it is."""
+        self.release()
+        stored = {name: self._mapped(name) for name in sorted(self._declared)}
+        self.release()
+        return {name: stored[self.ties.get(name, name)] for name in self}
+
+    def release(self) -> None:
+        """Let go of the mapped files; those whose tensors are in use stay until these are gone."""
+        self._handles.clear()
+        self._read = 0
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape, from the header alone."""
         return self._declared[self.ties.get(name, name)].shape
@@ -196,20 +208,32 @@ class TensorFile(Mapping[str, torch.Tensor]):
         return _DTYPES[self._declared[self.ties.get(name, name)].dtype]
 
     def _load(self, name: str) -> torch.Tensor:
+        tensor = self._mapped(name)
+        self._read += tensor.nbytes
+        if self._read > REMAP_BYTES:
+            self.release()
+        return tensor
+
+    def _mapped(self, name: str) -> torch.Tensor:
         path = self._files[name]
         try:
             if path not in self._handles:
-                self._handles[path] = safe_open(path, framework="pt")
+                self._handles[path] = _map(path)
             tensor: torch.Tensor = self._handles[path].get_tensor(name)
-            self._read += tensor.nbytes
-            if self._read > REMAP_BYTES:
-                self._handles.clear()
-                self._read = 0
             return tensor
         except OSError as error:
             raise read_failure(error, path) from error
         except SafetensorError as error:
             raise damaged(path, f"cannot be read as safetensors ({error})") from error
+
+
+def _map(path: Path) -> safe_open:
+    try:
+        return safe_open(path, framework="pt")
+    except RuntimeError as error:  # torch's, when the system grants no more address space
+        raise ArtifactError(
+            f"cannot be mapped ({str(error)[:200]})", where=str(path), fix="raise the limit on memory (ulimit -v)"
+        ) from error
 
 
 def read_tensors(path: Path) -> TensorFile:
