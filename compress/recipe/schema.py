@@ -29,7 +29,9 @@ def _number_as_label(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Label = Annotated[str, BeforeValidator(_number_as_label), WithJsonSchema({"type": ["string", "integer"]})]
+Label = Annotated[
+    str, BeforeValidator(_number_as_label), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]})
+]
 
 
 class RecipeModel(ModelSource):

@@ -101,8 +101,8 @@ def _check_set(name: str, description: StoredPredictions, tensors: TensorFile, w
     samples, classes = description.sets[name].samples, len(description.labels)
     expected: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {f"{name}/id_ends": (torch.int64, (samples,))}
     for model in description.models:
-        shape = (model.members, samples, classes) if samples else (0, 0, 0)
-        expected[f"{name}/logits/{model.name}"] = (torch.float32, shape)
+        whole = (model.members, samples, classes) if samples else (0, 0, 0)
+        expected[f"{name}/logits/{model.name}"] = (torch.float32, whole)
     if f"{name}/labels" in tensors:
         expected[f"{name}/labels"] = (torch.int64, (samples,))
     for key, (dtype, shape) in expected.items():
