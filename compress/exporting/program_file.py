@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -31,7 +32,9 @@ class ProgramFormat:
         """See ``FileFormat``."""
         for node in program.graph.nodes:  # lines of Python, with the paths of this machine
             node.meta.pop("stack_trace", None)
-        torch.export.save(program, file, extra_files={METADATA_FILE: metadata.to_json()})
+        buffer = io.BytesIO()  # torch's writer ends the process when a disk is full
+        torch.export.save(program, buffer, extra_files={METADATA_FILE: metadata.to_json()})
+        file.write(buffer.getbuffer())
 
     def open(self, path: Path) -> Answer:
         """See ``FileFormat``."""

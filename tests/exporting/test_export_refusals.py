@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,3 +155,36 @@ def test_the_command(model: Transformer, tmp_path: Path, capsys: pytest.CaptureF
     assert main(call) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert target.read_bytes() == first
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from compress.errors import CompressError
+from compress.exporting.export import export
+source, target, size = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), resource.RLIM_INFINITY))
+try:
+    export(source, Path(target), overwrite=True)
+except CompressError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on file sizes")
+@pytest.mark.parametrize("ending", ["pt2", "onnx"])
+def test_a_full_disk_is_one_sentence(model: Transformer, tmp_path: Path, ending: str) -> None:
+    save_model(model, tmp_path / "m", Provenance(stage="test"))
+    target = tmp_path / f"model.{ending}"
+    target.write_bytes(b"older")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path / "m", target, "20000"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert f"model.{ending}: cannot be written (File too large); raise the limit" in done.stderr.splitlines()[-1]
+    assert target.read_bytes() == b"older"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", target.name]
