@@ -11,7 +11,7 @@ class CompressError(Exception):
         where: the place: ``file:line``, an option such as ``--keep``, a tensor, a row.
         fix: how to mend it, as an imperative.
 
-    The command line prints ``str(error)`` on one line and ends with ``exit_code``.
+    ``str(error)`` is one printable line; the command line prints it and ends with ``exit_code``.
     """
 
     exit_code = 2
@@ -21,15 +21,15 @@ class CompressError(Exception):
         super().__init__(f"{where}: {what}" if where else what)
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+        place = f"{printable(self.where)}: " if self.where else ""
         mend = f"; {self.fix}" if self.fix else ""
-        text = f"{place}{self.what}{mend}"
-        # Names and libraries' words come from strangers' files, and a terminal obeys control characters.
-        return text if text.isprintable() else "".join(map(_shown, text))
+        said = " ".join(f"{self.what}{mend}".split("\n"))  # one line, whatever a library wrote
+        return place + printable(said)
 
 
-def _shown(character: str) -> str:
-    return character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
+def printable(text: str) -> str:
+    """The text with whatever is not printable escaped: a terminal obeys control characters in strangers' names."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class UsageError(CompressError):

@@ -26,6 +26,13 @@ from compress.errors import CompressError
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 KEPT = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+MAY_OPEN = {
+    "config/control_characters.json",  # labels are anybody's text; messages escape them
+    "config/text_preprocessing.json",  # what fits the samples is seen when there are some
+    "predictions/sound.json",
+    "recipe/long_home.yaml",  # paths are looked up by the run
+    "recipe/nul_in_path.yaml",
+}
 
 
 def check_opened(kind: str, content: bytes, sound: Path, folder: Path) -> str | None:
@@ -43,7 +50,8 @@ def check_opened(kind: str, content: bytes, sound: Path, folder: Path) -> str | 
 @pytest.mark.parametrize("path", KEPT, ids=[path.relative_to(CORPUS).as_posix() for path in KEPT])
 def test_the_corpus(path: Path, sound: Path, tmp_path: Path) -> None:
     said = check_opened(path.parent.name, path.read_bytes(), sound, tmp_path)
-    assert said is None or path.parent.name == "image" or str(tmp_path) in said
+    assert (said is None) == (path.relative_to(CORPUS).as_posix() in MAY_OPEN), said
+    assert said is None or str(tmp_path) in said
 
 
 def test_every_kind_has_a_corpus() -> None:
@@ -55,7 +63,8 @@ def test_every_kind_has_a_corpus() -> None:
 AWKWARD = st.sampled_from(
     [
         None, True, 0, -1, 1, 2, 7, 2**31, 2**63, 10**30, 0.5, -0.0, 1e308, float("nan"), float("inf"),
-        "", "x", "../x", "/etc/passwd", "a/../b", "\x1b[31m", "\x00", "é" * 300, [], {}, [[]], [0], [[[0]]], {"a": 1},
+        "", "x", "../x", "/etc/passwd", "a/../b", "\x1b[31m", "a\nb", "\x00", "é" * 300,
+        [], {}, [[]], [0], [[[0]]], {"a": 1},
     ]
 )  # fmt: skip
 VALUES = AWKWARD | st.integers(-4, 20) | st.text(max_size=4) | st.lists(st.integers(-1, 9), max_size=3)
