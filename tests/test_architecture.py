@@ -110,6 +110,17 @@ def test_forward_is_never_assigned_and_classes_are_never_renamed() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_home_folders_are_found_in_one_place() -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: use compress.home.expanded, which does not raise"
+        for path, tree in sources()
+        if part_of(path) != "home"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "expanduser"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_files_and_functions_are_small() -> None:
     long = []
     for path, tree in sources():

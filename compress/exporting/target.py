@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compress.artifact.manifest import MANIFEST_NAME, read_manifest
 from compress.errors import ArtifactError
+from compress.home import expanded
 
 
 def check_file_target(target: Path, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> None:
@@ -25,11 +26,11 @@ def check_file_target(target: Path, *, overwrite: bool = False, inputs: Iterable
     real = Path(os.path.realpath(target))
     where = str(target)
     for given in inputs:
-        if isinstance(given, str | os.PathLike) and real == Path(os.path.realpath(Path(given).expanduser())):
+        if isinstance(given, str | os.PathLike) and real == Path(os.path.realpath(expanded(given))):
             raise ArtifactError(f"is the input {given}", where=where, fix="choose another name for the output")
-    for folder in real.parents:
-        if (folder / MANIFEST_NAME).is_file() and real.relative_to(folder).as_posix() in read_manifest(folder).files:
-            raise ArtifactError(f"is a part of the artifact {folder}", where=where, fix="choose another name")
+    artifact = next((folder for folder in real.parents if (folder / MANIFEST_NAME).is_file()), None)
+    if artifact is not None and real.relative_to(artifact).as_posix() in _files_of(artifact):
+        raise ArtifactError(f"is a part of the artifact {artifact}", where=where, fix="choose another name")
     if real.is_dir():
         raise ArtifactError("is a folder", where=where, fix="name a file in it")
     if real.exists() and not real.is_file():
@@ -40,3 +41,11 @@ def check_file_target(target: Path, *, overwrite: bool = False, inputs: Iterable
         raise ArtifactError(f"there is no folder {real.parent}", where=where, fix="make it first")
     if not os.access(real.parent, os.W_OK):
         raise ArtifactError("its folder may not be written to", where=where, fix="choose a folder of yours")
+
+
+def _files_of(folder: Path) -> set[str]:
+    """The names of an artifact's files; none where the manifest is that of another program."""
+    try:
+        return {MANIFEST_NAME, *read_manifest(folder).files}
+    except ArtifactError:
+        return set()

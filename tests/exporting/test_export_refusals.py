@@ -24,6 +24,7 @@ from compress.exporting.export import export
 from compress.exporting.graph import InferenceGraph
 from compress.exporting.onnx_file import OnnxFormat
 from compress.exporting.program_file import ProgramFormat
+from compress.exporting.target import check_file_target
 from compress.exporting.trial import Answer, agreement, trial_batches
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
@@ -115,6 +116,17 @@ def test_files_of_artifacts_and_inputs_are_never_overwritten(model: Transformer,
     with pytest.raises(ArtifactError, match="is the input"):
         export(tmp_path / "input.onnx", tmp_path / "input.onnx", overwrite=True)
     assert (tmp_path / "artifact" / "weights.onnx").read_bytes() == b"a file of the family's own"
+
+
+def test_only_the_nearest_artifact_owns_a_file(model: Transformer, tmp_path: Path) -> None:
+    save_model(model, tmp_path / "artifact", Provenance(stage="test"))
+    check_file_target(tmp_path / "artifact" / "model.onnx", inputs=("~nobody-of-this-name/model",))
+    within = tmp_path / "artifact" / "other"
+    within.mkdir()
+    (within / "MANIFEST.json").write_text('{"of": "another program"}')
+    check_file_target(within / "model.onnx")
+    with pytest.raises(ArtifactError, match="is a part of the artifact"):
+        check_file_target(tmp_path / "artifact" / "MANIFEST.json", overwrite=True)
 
 
 def test_missing_packages_are_named_before_any_work(
