@@ -32,6 +32,16 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def first_line(said: BaseException | str, most: int = 200) -> str:
+    """The first line in which a library says something, cut after so many characters; printable.
+
+    An error without words gives the name of its type.
+    """
+    lines = (line.strip() for line in str(said).splitlines())
+    found = next((line for line in lines if line), "no reason given" if isinstance(said, str) else type(said).__name__)
+    return printable(found[:most])
+
+
 class UsageError(CompressError):
     """A command-line option or a function argument has a value that cannot work."""
 

@@ -19,12 +19,13 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     are_progress_bars_disabled,
     disable_progress_bars,
     enable_progress_bars,
+    validate_repo_id,
 )
 
 from compress import __version__
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME, Manifest
-from compress.errors import ArtifactError, CompressError, UsageError
+from compress.errors import ArtifactError, CompressError, UsageError, first_line
 from compress.progress import silent
 
 HUB_FILES = (".gitattributes",)
@@ -74,13 +75,15 @@ def push(
     """
     folder = Path(artifact)
     manifest = verify_folder(folder, expect_kind="model")
+    with hub_problems(repository):
+        validate_repo_id(repository)
     known = token or get_token()
     if not known:
         raise UsageError(
             "the hub asks for a token", where="--token", fix="log in with `hf auth login`, or set HF_TOKEN"
         )
     api = HfApi(token=known, library_name="compress-transformers", library_version=__version__)
-    with _bars_as_elsewhere(), _hub_problems(repository):
+    with _bars_as_elsewhere(), hub_problems(repository):
         made = api.create_repo(repository, private=private or None, exist_ok=True)
         there = api.model_info(made.repo_id)
         held = [sibling.rfilename for sibling in there.siblings or () if sibling.rfilename not in HUB_FILES]
@@ -134,7 +137,7 @@ def _bars_as_elsewhere() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hub_problems(repository: str) -> Iterator[None]:
+def hub_problems(repository: str) -> Iterator[None]:
     """Within the block, what the hub's library raises becomes one sentence."""
     try:
         yield
@@ -147,16 +150,15 @@ def _hub_problems(repository: str) -> Iterator[None]:
             "the hub is not asked, because HF_HUB_OFFLINE is set", where=repository, fix="unset it"
         ) from None
     except HfHubHTTPError as error:
-        reason = error.server_message or _first_line(error)
+        reason = first_line(error.server_message or error)
         fix = "check the name, and that the token may write there"
         raise UsageError(f"the hub refuses: {error.response.status_code} {reason}", where=repository, fix=fix) from None
     # What the transport, the upload of large files and the check of the card raise.
     except (HTTPError, OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # a file of this machine
+            raise UsageError(
+                f"the upload failed ({error.strerror})", where=str(error.filename), fix="check the file, run it again"
+            ) from error
         raise UsageError(
-            f"the upload failed ({_first_line(error)})", where=repository, fix="check the network, and run it again"
+            f"the upload failed ({first_line(error)})", where=repository, fix="check the network, and run it again"
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    """The first line that says something."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

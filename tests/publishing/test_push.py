@@ -17,6 +17,8 @@ from tiny.timm_cases import CASES
 from compress.artifact.folder import new_folder, verify_folder
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import load_model, save_model
+from compress.errors import UsageError
+from compress.publishing.push import hub_problems
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def test_other_content_is_replaced_on_request_only(hub: Hub, artifact: Path) -> 
 
 def test_an_interrupted_upload_is_simply_repeated(hub: Hub, artifact: Path) -> None:
     hub.refuses_commits = True
-    assert "the hub refuses: 403 The disk of the hub is full" in one_line(push(hub.address, artifact, "me/vit"))
+    assert "the hub refuses: 403 The disk of the hub is full; check" in one_line(push(hub.address, artifact, "me/vit"))
     assert set(hub.repositories["me/vit"].files) == {".gitattributes"}
     hub.refuses_commits = False
     assert push(hub.address, artifact, "me/vit")[0] == 0
@@ -117,7 +119,8 @@ def test_who_may_not_write_is_told_so(hub: Hub, artifact: Path) -> None:
     assert hub.requests == []
     assert "the hub refuses: 401" in one_line(push(hub.address, artifact, "me/vit", token="hf_wrong"))
     assert "rights to create a model under" in one_line(push(hub.address, artifact, "they/vit"))
-    assert "is no name of a repository" in one_line(push(hub.address, artifact, "me/vit/more"))
+    for name in ("me/vit/more", "me/-vit", "me vit"):
+        assert "is no name of a repository" in one_line(push(hub.address, artifact, name, token=None))
     assert hub.repositories == {}
 
 
@@ -125,6 +128,13 @@ def test_without_a_network_it_is_one_line(artifact: Path) -> None:
     closed = "http://127.0.0.1:9"
     assert "me/vit: the upload failed (" in one_line(push(closed, artifact, "me/vit"))
     assert "HF_HUB_OFFLINE is set" in one_line(push(closed, artifact, "me/vit", HF_HUB_OFFLINE="1"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught, hub_problems("me/vit"):
+        (tmp_path / "gone").read_bytes()
+    message = f"{tmp_path / 'gone'}: the upload failed (No such file or directory); check the file, run it again"
+    assert str(caught.value) == message
 
 
 def test_what_is_no_artifact_is_not_sent(hub: Hub, artifact: Path, tmp_path: Path) -> None:

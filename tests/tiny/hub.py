@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _commit(self, name: str, repository: Repository, body: bytes) -> None:
         if self.server.refuses_commits:
-            return self._answer({"error": "The disk of the hub is full"}, 403)
+            return self._answer({"error": "The disk of the hub is full\nIts keeper sleeps"}, 403)
         files = dict(repository.files)
         for line in map(json.loads, body.splitlines()):
             value = line["value"]
