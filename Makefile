@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AUDIT := .venv-audit
 INSTALLED := $(VENV)/.installed
 
 .PHONY: demo test test-slow check audit clean
@@ -22,8 +23,9 @@ check: $(INSTALLED)  ## what CI runs: format, lint, types, import arrows, tests
 	$(MAKE) test
 
 audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a network, so no part of check
-	$(BIN)/python -m pip install --quiet pip-audit
-	$(BIN)/pip-audit --skip-editable
+	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --upgrade pip pip-audit
+	$(AUDIT)/bin/pip-audit --skip-editable --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,4 +34,4 @@ $(INSTALLED): pyproject.toml
 	touch $(INSTALLED)
 
 clean:
-	rm -rf $(VENV) dist build
+	rm -rf $(VENV) $(AUDIT) dist build
