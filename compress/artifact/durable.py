@@ -50,8 +50,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
                 return file.read(limit)
     except OSError as error:
         raise read_failure(error, path) from error
-    what = f"has {size} bytes, more than the {limit} that are read of such a file"
-    raise ArtifactError(what, where=str(path), fix="run the stage that wrote it again")
+    what = f"has {size / 1e6:.1f} MB, more than the {limit / 1e6:.1f} MB that are read of such a file"
+    fix = "it is not one that compress wrote; get the artifact again"
+    raise ArtifactError(what, where=str(path), fix=fix)
 
 
 @contextlib.contextmanager

@@ -91,8 +91,8 @@ def refused(recipe: Path, out: Path, rounds: int) -> list[dict[str, Any]]:
     total = int(waited(*forked(counted))["said"])
     shutil.rmtree(out)
     results = []
-    for number in sorted({round(step * total / rounds) for step in range(rounds)}):
-        for error in ERRORS if rounds >= total else (ERRORS[number % len(ERRORS)],):
+    for index, number in enumerate(sorted({round(step * total / rounds) for step in range(rounds)})):
+        for error in ERRORS if rounds >= total else (ERRORS[index % len(ERRORS)],):
 
             def disturbed(number: int = number, error: int = error) -> None:
                 refuse_change(out, number, error)
