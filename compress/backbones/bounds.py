@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from compress.errors import ModelError
 
 # Room for what has no weights in the file: dropouts and activations, and the other tower of a CLIP.
-SPARE_MODULES, MODULES_PER_TENSOR = 4_000, 64
+SPARE_MODULES, MODULES_PER_TENSOR = 4_000, 4
 SPARE_BYTES, BYTES_PER_STORED_BYTE = 256 * 2**20, 16
 LARGEST_NUMBER = 2**16
 
@@ -43,9 +43,10 @@ class Bounds:
     @classmethod
     def of_weights(cls, shapes: Sequence[tuple[int, ...]], stored_bytes: int) -> Bounds:
         """The bounds for weights with tensors of these shapes, of so many bytes together."""
+        filled = [shape for shape in shapes if 0 not in shape]  # one without elements can declare anything
         return cls(
-            number=max(LARGEST_NUMBER, *(edge for shape in shapes for edge in shape), 0),
-            modules=SPARE_MODULES + MODULES_PER_TENSOR * len(shapes),
+            number=max(LARGEST_NUMBER, *(edge for shape in filled for edge in shape), 0),
+            modules=SPARE_MODULES + MODULES_PER_TENSOR * len(filled),
             allocation=max(SPARE_BYTES, BYTES_PER_STORED_BYTE * stored_bytes),
         )
 

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hostile.opened import MODEL, OPENERS, make_sound
+from hostile.opened import MODEL, OPENERS, make_sound, replaced
 
+from compress.artifact.store import load_model
 from compress.errors import CompressError
 
 MIB = 2**20
@@ -56,6 +57,16 @@ def png(width: int, height: int) -> bytes:
 def idx(declared: tuple[int, int, int], content: int) -> bytes:
     """A gzipped file of images, of which the content does not depend on what is declared."""
     return gzip.compress(b"\x00\x00\x08\x03" + struct.pack(">3I", *declared) + bytes(content))
+
+
+def config_and_weights(content: bytes, sound: Path, folder: Path) -> None:
+    """Open a model of which both files are replaced; a zero byte parts them."""
+    config, weights = content.split(b"\0", 1)
+    target = replaced(sound / MODEL, folder / "first", "config.json", config)
+    load_model(replaced(target, folder / "second", "model.safetensors", weights))
+
+
+ALL_OPENERS = {**OPENERS, "config and weights": config_and_weights}
 
 
 def bombs(config: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[str, str, bytes]]:
@@ -99,6 +110,16 @@ def bombs(config: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[st
     }.items():
         backbone = {**config["backbone"], "arguments": {**arguments, **changes}}
         yield f"config of {name}", "config", json.dumps({**config, "backbone": backbone}).encode()
+    empty = {
+        "a billion layers and as many columns of no rows": (10**9, 1, [0, 10**9]),
+        "many layers and as many tensors without elements": (60_000, 60_000, [0]),
+    }
+    for name, (depth, count, shape) in empty.items():
+        backbone = {**config["backbone"], "arguments": {**arguments, "depth": depth}}
+        entry = b'{"dtype":"F32","shape":%s,"data_offsets":[0,0]}' % json.dumps(shape).encode()
+        header = b"{" + b",".join(b'"%d":%s' % (number, entry) for number in range(count)) + b"}"
+        both = json.dumps({**config, "backbone": backbone}).encode() + b"\0" + safetensors(header)
+        yield name, "config and weights", both
     yield "config of many classes", "config", json.dumps({**config, "labels": ["a"] * 190_000}).encode()
     aliases = "".join(f"{y}: &{y} [{','.join(9 * [f'*{x}'])}]\n" for x, y in zip("abcdefgh", "bcdefghi", strict=True))
     yield "aliases of aliases", "recipe", b"a: &a [1,1,1,1,1,1,1,1,1]\n" + aliases.encode()
@@ -121,7 +142,7 @@ def opened(kind: str, content: bytes, sound: Path, folder: Path) -> dict[str, An
         resource.setrlimit(resource.RLIMIT_AS, (soft, soft))
         before = _pages(1)
         try:
-            OPENERS[kind](content, sound, folder)
+            ALL_OPENERS[kind](content, sound, folder)
         except CompressError as error:
             code, said = SAID, str(error)
         except BaseException:  # noqa: BLE001 - whatever it is, it is told
