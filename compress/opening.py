@@ -14,7 +14,7 @@ from compress.artifact.store import load_model
 from compress.backbones.recognition import recognise
 from compress.backbones.registry import ADAPTERS
 from compress.backbones.source import ModelSource
-from compress.errors import ArtifactError, ModelError, UsageError
+from compress.errors import ArtifactError, ModelError, UsageError, first_line
 from compress.home import expanded
 from compress.registry import nearest
 from compress.transformer.model import Transformer
@@ -57,9 +57,8 @@ def _opened(source: ModelSource) -> Transformer:
     try:
         return ADAPTERS[source.adapter].open(source)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), "no reason given")[:200]
         raise ModelError(
-            f"cannot be opened ({type(error).__name__}: {reason if reason.isprintable() else ascii(reason)})",
+            f"cannot be opened ({type(error).__name__}: {first_line(error)})",
             where=source.name,
             fix="check its config.json and its arguments; --debug shows where it failed",
         ) from error

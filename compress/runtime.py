@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from compress.errors import UsageError
+from compress.errors import UsageError, first_line
 from compress.options import Options
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Runtime(Options):
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             raise UsageError(
-                f"device {self.device!r} cannot be used here ({str(error).splitlines()[0]})",
+                f"device {self.device!r} cannot be used here ({first_line(error)})",
                 where="--device",
                 fix="use cpu or auto",
             ) from None

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from compress.artifact.durable import read_failure
 from compress.artifact.json_values import check_values
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, first_line
 
 # A hundred thousand tensors. The reference implementation reads six times as much; parsed, that is gigabytes.
 MAX_HEADER_BYTES = 16 * 2**20
@@ -140,8 +140,7 @@ def _decode(text: bytes, data_bytes: int, path: Path) -> Header:
         place = ".".join(str(part) for part in (at, *first["loc"]))[:200]
         raise damaged(path, f"has a damaged header ({ascii(place)[1:-1]}: {first['msg']})") from None
     except ValueError as error:
-        reason = str(error)[:200]
-        raise damaged(path, f"has a damaged header ({reason if reason.isprintable() else ascii(reason)})") from None
+        raise damaged(path, f"has a damaged header ({first_line(error)})") from None
     _check_ranges(records.items(), data_bytes, path)
     return Header({name: Declared(record.dtype, tuple(record.shape)) for name, record in records.items()}, metadata)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 
 from compress.artifact.durable import read_failure
 from compress.artifact.json_values import check_values
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, first_line
 from compress.options import Options
 
 MANIFEST_NAME = "MANIFEST.json"
@@ -146,7 +146,7 @@ def parse_manifest(content: bytes, where: Path) -> Manifest:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         detail = f"{place}: {first['msg']}" if place else first["msg"]
-        raise _damaged(where, f"is cut off or damaged ({detail if detail.isprintable() else ascii(detail)})") from None
+        raise _damaged(where, f"is cut off or damaged ({first_line(detail)})") from None
     return Manifest(**{name: getattr(stored, name) for name in Manifest.model_fields})
 
 

@@ -20,7 +20,7 @@ from compress.artifact.provenance import Provenance
 from compress.artifact.tensors import TensorEntry, TensorFile, read_tensors, tensor_entries, write_tensors
 from compress.backbones.bounds import Bounds
 from compress.backbones.registry import build_skeleton
-from compress.errors import ArtifactError, CompressError
+from compress.errors import ArtifactError, CompressError, first_line
 from compress.transformer.config import FORMAT_VERSION, ModelConfig
 from compress.transformer.model import Transformer
 
@@ -119,8 +119,7 @@ def read_config(folder: Path, stage: str = "that wrote it") -> ModelConfig:
             )
         return ModelConfig.model_validate(content)
     except (ValueError, RecursionError, ValidationError) as error:
-        detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        detail = detail[:200] if detail.isprintable() else ascii(detail[:200])
+        detail = first_line(error.errors()[0]["msg"] if isinstance(error, ValidationError) else error)
         raise ArtifactError(
             f"is not a valid configuration ({detail})", where=str(path), fix=f"run the stage {stage!r} again"
         ) from None

@@ -32,7 +32,7 @@ from compress.artifact.header import (
     strings,
 )
 from compress.artifact.json_values import check_values
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, first_line
 
 SUFFIX = ".safetensors"
 INDEX_SUFFIX = ".index.json"
@@ -267,8 +267,7 @@ def _open_shards(index: Path) -> TensorFile:
     except OSError as error:
         raise read_failure(error, index) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        reason = str(error)[:200]
-        raise damaged(index, f"is cut off or damaged ({reason if reason.isprintable() else ascii(reason)})") from None
+        raise damaged(index, f"is cut off or damaged ({first_line(error)})") from None
     declared: dict[str, Declared] = {}
     files: dict[str, Path] = {}
     for shard in sorted(set(weight_map.values())):

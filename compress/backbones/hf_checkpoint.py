@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from compress.backbones.hf_families import Family
 from compress.backbones.hf_tokenizer import TOKENIZER_FILES
-from compress.errors import ModelError, UnsupportedModelError
+from compress.errors import ModelError, UnsupportedModelError, first_line
 from compress.home import expanded
 
 log = logging.getLogger(__name__)
@@ -59,9 +59,10 @@ def _download(name: str, patterns: tuple[str, ...]) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(patterns)))
     except (OSError, HFValidationError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise ModelError(
-            f"neither a folder nor to be had from the hub ({reason})", where=name, fix="check the name and the network"
+            f"neither a folder nor to be had from the hub ({first_line(error)})",
+            where=name,
+            fix="check the name and the network",
         ) from None
 
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from compress.errors import ModelError
+from compress.errors import ModelError, first_line
 
 SAVED = ("tokenizer.json", "tokenizer_config.json")
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -32,9 +32,8 @@ def read_tokenizer(folder: Path, where: str) -> PreTrainedTokenizerBase | None:
         # Of damaged files the tokenizers library says so by a bare Exception.
         if type(error) is not Exception and not isinstance(error, UNREADABLE):
             raise
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
-            f"the tokenizer cannot be read ({reason[:200]})", where=where, fix=f"save it as {' and '.join(SAVED)}"
+            f"the tokenizer cannot be read ({first_line(error)})", where=where, fix=f"save it as {' and '.join(SAVED)}"
         ) from None
 
 

@@ -22,7 +22,7 @@ from open_clip.transform import PreprocessCfg
 
 from compress.backbones.source import ModelSource
 from compress.backbones.weights import PICKLED, load_strictly, read_weights
-from compress.errors import ModelError, UnsupportedModelError
+from compress.errors import ModelError, UnsupportedModelError, first_line
 from compress.home import expanded
 from compress.registry import nearest
 
@@ -179,11 +179,7 @@ def _fetched(what: str, fetch: Callable[..., str], *arguments: Any, **options: A
     try:
         return Path(fetch(*arguments, **options))
     except (OSError, RuntimeError) as error:
-        raise ModelError(f"cannot be fetched ({_first_line(error)})", where=what, fix="pass --weights FILE") from None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(f"cannot be fetched ({first_line(error)})", where=what, fix="pass --weights FILE") from None
 
 
 def _some_quick_gelu(name: str) -> bool:
@@ -239,7 +235,7 @@ def build_clip(model_cfg: Mapping[str, Any]) -> Clip:
             return model_class(**arguments).eval()
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise ModelError(
-            f"open_clip refuses the model's configuration ({_first_line(error)})",
+            f"open_clip refuses the model's configuration ({first_line(error)})",
             where="model_cfg",
             fix="check its vision_cfg and text_cfg",
         ) from None

@@ -10,7 +10,7 @@ from accelerate import init_empty_weights
 from compress.backbones.base import Adapter, Preprocessor, TowerPair
 from compress.backbones.bounds import Bounds
 from compress.backbones.source import ModelSource
-from compress.errors import ModelError
+from compress.errors import ModelError, first_line
 from compress.registry import Registry
 from compress.transformer.config import ModelConfig
 from compress.transformer.model import Transformer
@@ -62,9 +62,8 @@ def build_skeleton(
             original = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files)
             return restructured(original, config).eval()
         except CANNOT_BUILD as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
             raise ModelError(
                 f"{config.backbone.adapter} cannot build {config.backbone.architecture[:80]!r} from its configuration "
-                f"({reason if reason.isprintable() else ascii(reason)})",
+                f"({first_line(error)})",
                 fix="run the stage that wrote it again",
             ) from error

@@ -30,7 +30,7 @@ from compress.backbones.source import ModelSource
 from compress.backbones.weights import load_strictly, read_weights
 from compress.data.images import image_preprocessor
 from compress.data.preprocessing import ImagePreprocessing
-from compress.errors import ModelError, UnsupportedModelError
+from compress.errors import ModelError, UnsupportedModelError, first_line
 from compress.home import expanded
 from compress.registry import nearest
 from compress.transformer.config import BackboneConfig
@@ -238,7 +238,7 @@ def _build(architecture: str, arguments: dict[str, Any]) -> nn.Module:
         return vit
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise ModelError(
-            f"timm refuses the arguments of {architecture} ({_first_line(error)})", fix="check model.arguments"
+            f"timm refuses the arguments of {architecture} ({first_line(error)})", fix="check model.arguments"
         ) from None
 
 
@@ -248,12 +248,8 @@ def _fetched(name: str, arguments: dict[str, Any]) -> nn.Module:
         return timm.create_model(name, pretrained=True, **_constructor(arguments))
     except (OSError, RuntimeError) as error:
         raise ModelError(
-            f"the pretrained weights of {name} cannot be fetched ({_first_line(error)})", fix="pass --weights FILE"
+            f"the pretrained weights of {name} cannot be fetched ({first_line(error)})", fix="pass --weights FILE"
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _saved_config(name: str, folder: Path) -> dict[str, Any]:
@@ -263,7 +259,7 @@ def _saved_config(name: str, folder: Path) -> dict[str, Any]:
             shipped, architecture, arguments = load_model_config_from_hf(name.removeprefix(HUB_PREFIX))
         except (OSError, ValueError) as error:
             raise ModelError(
-                f"not to be had from the hub ({_first_line(error)})", where=name, fix="check the name and the network"
+                f"not to be had from the hub ({first_line(error)})", where=name, fix="check the name and the network"
             ) from None
         return {"architecture": architecture, "model_args": arguments, "pretrained_cfg": shipped}
     if not folder.is_dir():

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from compress.errors import ModelError
+from compress.errors import ModelError, first_line
 from compress.home import expanded
 
 log = logging.getLogger(__name__)
@@ -92,10 +92,8 @@ def _read_pickled(path: Path) -> Mapping[str, Tensor]:
     except OSError as error:
         raise ModelError(f"cannot be read ({error.strerror or error})", where=str(path), fix="check the file") from None
     except UNREADABLE as error:
-        detail = next(iter(str(error).strip().splitlines()), type(error).__name__)[:120]
         raise ModelError(
-            f"holds more than tensors, or is damaged ({detail if detail.isprintable() else ascii(detail)}); "
-            "nothing was unpickled",
+            f"holds more than tensors, or is damaged ({first_line(error, 120)}); nothing was unpickled",
             where=str(path),
             fix=fix,
         ) from None

@@ -14,7 +14,7 @@ from compress.data.base import Dataset
 from compress.data.label_cells import sorted_class_names
 from compress.data.reference import TABLE_SUFFIXES, ColumnChoice, Reference
 from compress.data.sequence import SequenceDataset
-from compress.errors import DataError
+from compress.errors import DataError, first_line
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SPLIT_NAMES = frozenset({"train", "training", "test", "testing", "val", "valid", "validation", "calibration", "dev"})
@@ -118,8 +118,9 @@ def read_image(path: Path) -> Image.Image:
 
 
 def _unreadable(path: Path, error: BaseException) -> DataError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"the image cannot be read ({reason})", where=str(path), fix="replace or remove the file")
+    return DataError(
+        f"the image cannot be read ({first_line(error)})", where=str(path), fix="replace or remove the file"
+    )
 
 
 def _dataset(

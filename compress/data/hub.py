@@ -12,7 +12,7 @@ from compress.data.columns import choose_label_column, choose_text_column
 from compress.data.label_cells import encode_labels
 from compress.data.reference import ColumnChoice, Reference
 from compress.data.sequence import SequenceDataset
-from compress.errors import DataError
+from compress.errors import DataError, first_line
 
 
 def open_hub(reference: Reference, columns: ColumnChoice) -> Dataset:
@@ -28,7 +28,7 @@ def open_hub(reference: Reference, columns: ColumnChoice) -> Dataset:
         rows = datasets.load_dataset(name, config or None, split=reference.split)
     except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
         raise DataError(
-            f"the data cannot be loaded ({str(error).splitlines()[0]})",
+            f"the data cannot be loaded ({first_line(error)})",
             where=reference.text,
             fix="check the id, the split and the network",
         ) from None

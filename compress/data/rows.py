@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from compress.errors import DataError
+from compress.errors import DataError, first_line
 
 
 class TableFile(Protocol):
@@ -114,6 +114,4 @@ def not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> DataError:
 
 def damaged_parquet(path: Path, error: Exception) -> DataError:
     """The error for a parquet file that cannot be read."""
-    return DataError(
-        f"not a readable parquet file ({str(error).splitlines()[0]})", where=str(path), fix="write it again"
-    )
+    return DataError(f"not a readable parquet file ({first_line(error)})", where=str(path), fix="write it again")

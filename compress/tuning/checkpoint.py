@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compress.artifact.durable import write_failure
 from compress.artifact.tensors import read_tensors, tensor_entries, write_tensors
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, first_line
 from compress.tuning.engine import Machine
 from compress.tuning.state import CheckpointStore, Progress
 
@@ -43,9 +43,8 @@ def save_checkpoint(store: CheckpointStore, machine: Machine, progress: Progress
 def _refused(error: Exception, path: Path) -> ArtifactError:
     if isinstance(error, OSError):
         return write_failure(error, path)
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
     return ArtifactError(
-        f"the state of the training cannot be written ({reason})",
+        f"the state of the training cannot be written ({first_line(error)})",
         where=str(path),
         fix="free some space or write to another disk, and repeat the call, which goes on from the last checkpoint",
     )
