@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compress.artifact.durable import durable_file, read_failure, sync_folder, write_bytes, write_failure
+from compress.artifact.durable import durable_file, read_bytes, read_failure, sync_folder, write_bytes, write_failure
 from compress.errors import ArtifactError
 
 
@@ -62,3 +62,11 @@ def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch:
     number = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
         sync_folder(tmp_path)
+
+
+def test_a_file_above_its_limit_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(bytes(2_500_000))
+    with pytest.raises(ArtifactError) as caught:
+        read_bytes(tmp_path / "config.json", 1_000_000)
+    assert "has 2.5 MB, more than the 1.0 MB that are read of such a file; it is not one that" in str(caught.value)
+    assert len(read_bytes(tmp_path / "config.json", 2_500_000)) == 2_500_000
