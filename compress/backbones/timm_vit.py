@@ -198,9 +198,7 @@ class TimmAdapter:
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""
-        # Weights are loaded in any case; drawing them first takes most of the time.
-        arguments = {**backbone.arguments, "num_classes": classes, "weight_init": "skip"}
-        return take_apart(_build(backbone.architecture, arguments))
+        return take_apart(_build(backbone.architecture, {**backbone.arguments, "num_classes": classes}))
 
     def preprocessor(self, model: Transformer) -> Preprocessor:
         """See ``Adapter.preprocessor``."""

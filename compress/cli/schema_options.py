@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -17,7 +16,7 @@ from pydantic.fields import FieldInfo
 from compress.cli.help_pages import section_option
 from compress.errors import UsageError
 from compress.options import Options
-from compress.recipe.value_errors import describe_value, suggestion
+from compress.recipe.value_errors import describe_value, own_words, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=Options)
@@ -112,11 +111,13 @@ def read_options(schema: type[S], given: Mapping[str, Any], *, base: S | None = 
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        name, group = next(groupby(error.errors(include_url=False), key=lambda detail: str(detail["loc"][0])))
-        details = list(group)
-        raise UsageError(
-            f"the value {describe_value(details)}", where=option_name(name), fix=suggestion(details[0], schema, name)
-        ) from None
+        first = error.errors(include_url=False)[0]["loc"][:1]
+        details = [detail for detail in error.errors(include_url=False) if detail["loc"][:1] == first]
+        what = own_words(details) or f"the value {describe_value(details)}"
+        if not first:  # options that do not go together
+            raise UsageError(what) from None
+        name = str(first[0])
+        raise UsageError(what, where=option_name(name), fix=suggestion(details[0], schema, name)) from None
 
 
 def option_name(field: str) -> str:

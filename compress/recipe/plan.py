@@ -6,7 +6,7 @@ since its shapes are known from nowhere else; an artifact's are not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -43,6 +43,7 @@ class PlannedStage:
         model: the model or members after the stage; None for a stage that makes none.
         disk: size of what it writes, bytes; 0 when that is small.
         peak: rough peak memory while it runs, bytes.
+        attaches: whether it gives the model parts that decide for every input what runs.
     """
 
     folder: str
@@ -50,6 +51,7 @@ class PlannedStage:
     model: PlannedModel | None
     disk: int
     peak: int
+    attaches: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,18 @@ class Plan:
         start = self.start
         notes = [
             f"{start.layers} layers, width {start.width}, {start.tokens} tokens per input; 1 MAC = 2 FLOPs.",
-            "Members may keep the same heads in more layers than planned; then their streams part later and cost less.",
+            *self._reservations(),
             f"Nothing was computed or written. The run would write to {self.out}.",
         ]
         return "\n".join([*lines, "", *notes])
+
+    def _reservations(self) -> Iterator[str]:
+        """What the figures leave open."""
+        models = [stage.model for stage in self.stages if stage.model is not None]
+        if any(model.structure.members > 1 for model in models):
+            yield "Members may keep the same heads in more layers than planned; then their streams part later."
+        if any(stage.attaches for stage in self.stages):
+            yield "Budgets and routers are planned with all heads and tokens, and without their own parameters."
 
     def to_plain(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -137,7 +147,7 @@ def plan_recipe(recipe: Recipe, out: Path, *, stages: Registry[type[Stage[Any]]]
         compared = [start, *made.values()]
         peak = stage.peak_memory(before, current, compared, recipe.runtime.batch_size)
         label = stage.artifact_label(entry) if model is not None else "a result"
-        planned.append(PlannedStage(folder, label, model, model.bytes if model else 0, peak))
+        planned.append(PlannedStage(folder, label, model, model.bytes if model else 0, peak, stage.attaches))
     check_target_disk(out, sum(stage.disk for stage in planned))
     return Plan(out, start, tuple(planned))
 

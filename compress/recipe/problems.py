@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from compress.errors import RecipeError
 from compress.options import Options
 from compress.recipe.hints import Hints
-from compress.recipe.value_errors import MISSING_KEY, UNKNOWN_KEY, describe_value, suggestion
+from compress.recipe.value_errors import MISSING_KEY, UNKNOWN_KEY, describe_value, own_words, suggestion
 from compress.recipe.yaml_source import KeyPath, Source
 
 M = TypeVar("M", bound=Options)
@@ -91,9 +91,12 @@ class Problems:
         else:
             named = ".".join(str(part) for part in path)
             field_name = str(path[0]) if path else ""
-            self.add(
-                place, f"{named!r}{section} {describe_value(errors)}", suggestion(first, section.schema, field_name)
-            )
+            own = own_words(errors)
+            if own is not None:
+                what = f"{named!r}{section}: {own}" if named else f"{own}{section}"
+            else:
+                what = f"{named!r}{section} {describe_value(errors)}"
+            self.add(place, what, suggestion(first, section.schema, field_name))
 
 
 def _written_path(location: Sequence[int | str], values: Mapping[str, Any]) -> KeyPath:

@@ -23,6 +23,14 @@ def describe_value(errors: Iterable[ErrorDetails]) -> str:
     return f"is {_shown(found[0]['input'])} but {', or '.join(phrases)}"
 
 
+def own_words(errors: Iterable[ErrorDetails]) -> str | None:
+    """The sentence of a check of ours over a list, a mapping or several keys together, which needs no value named."""
+    first = next(iter(errors))
+    if first["type"] != "value_error" or not (isinstance(first["input"], (dict, list, tuple)) or not first["loc"]):
+        return None
+    return first["msg"].removeprefix("Value error, ")
+
+
 def suggestion(error: ErrorDetails, schema: type[BaseModel] | None, key: str) -> str | None:
     """How to mend a value: the nearest choice, or what the key is for."""
     if error["type"] == "literal_error" and isinstance(error["input"], str):

@@ -123,6 +123,9 @@ class Stage(ABC, Generic[O]):
     label: ClassVar[str] = ""
     """What a table calls the artifact that it makes."""
 
+    attaches: ClassVar[bool] = False
+    """Whether it gives the model parts that decide for every input what runs: budgets or routers."""
+
     synonyms: ClassVar[Mapping[str, str]] = {}
     """Names that other tools use for a key, for hints only."""
 

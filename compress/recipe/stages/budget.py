@@ -24,6 +24,7 @@ class BudgetStage(TrainingStage[BudgetEntry]):
     accepts: ClassVar[tuple[Kind, ...]] = ("model",)
     produces: ClassVar[Kind | None] = "model"
     label = "budgeted"
+    attaches = True
     synonyms: ClassVar[Mapping[str, str]] = {
         "learning_rate": "lr",
         "max_steps": "steps",

@@ -25,6 +25,7 @@ class RouteStage(TrainingStage[RouteEntry]):
     accepts: ClassVar[tuple[Kind, ...]] = ("model",)
     produces: ClassVar[Kind | None] = "model"
     label = "routed"
+    attaches = True
     synonyms: ClassVar[Mapping[str, str]] = {
         "learning_rate": "lr",
         "max_steps": "steps",
