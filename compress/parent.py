@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compress.artifact.fingerprint import model_fingerprint
-from compress.artifact.folder import verify_folder
+from compress.artifact.manifest import read_manifest
 from compress.artifact.store import read_provenance
 from compress.opening import artifact_folder
 from compress.transformer.model import Transformer
@@ -28,7 +28,7 @@ class Parent:
 
 
 def parent_of(reference: object, model: Transformer) -> Parent:
-    """The parent that ``reference`` names, ``model`` having been opened from it.
+    """The parent that ``reference`` names, ``model`` having been opened from it, which verified the files.
 
     Raises:
         ArtifactError: an artifact that is damaged.
@@ -36,4 +36,4 @@ def parent_of(reference: object, model: Transformer) -> Parent:
     folder = artifact_folder(reference) if isinstance(reference, str | Path) else None
     if folder is None:
         return Parent(model_fingerprint(model))
-    return Parent(verify_folder(folder).digest, read_provenance(folder).handed_down())
+    return Parent(read_manifest(folder).digest, read_provenance(folder).handed_down())

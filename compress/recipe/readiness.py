@@ -1,4 +1,4 @@
-"""What would stop a run halfway, found before its first stage: the data, the target, the disk."""
+"""What would stop a run halfway, found before its first stage: data that do not fit; in a plan also target and disk."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compress.recipe.stages.base import FOREIGN_ROLE, Stage, open_recipe_data
 from compress.registry import Registry
 from compress.transformer.config import ModelConfig
 
-# A stage's artifact is whole before the one that it replaces goes.
 SLACK = 1.1
+"""What the plan does not count: manifests, cards, scores, predictions."""
 
 
 def artifact_config(model: RecipeModel) -> ModelConfig | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Literal, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
 
+from compress.errors import ArtifactError
 from compress.evaluation.evaluation import Evaluation
 from compress.evaluation.report.branching import BranchChoice, measure_branching
 from compress.evaluation.report.budgets import BudgetUse, measure_budget_use
@@ -106,7 +108,9 @@ def gather_content(evaluation: Evaluation) -> ReportContent:
             if predictions.test.members > 1
             for found in _attempt(gaps, f"diversity of {name}", measure_diversity, name, predictions)
         ),
-        branching=measure_branching(evaluation),
+        branching=tuple(
+            chain.from_iterable(_attempt(gaps, "the choice of branch layers", measure_branching, evaluation))
+        ),
         tradeoffs=measure_tradeoffs(result),
         budgets=tuple(_budgets(gaps, evaluation)),
         routes=gather_routes(evaluation),
@@ -131,5 +135,5 @@ def _attempt(gaps: list[Gap], what: str, measure: Callable[P, T], *arguments: P.
     """What ``measure`` returns, or nothing and a gap with the reason."""
     try:
         yield measure(*arguments, **named)
-    except UnavailableMetricError as unavailable:
+    except (UnavailableMetricError, ArtifactError) as unavailable:
         gaps.append(Gap(what=what, reason=str(unavailable)))
