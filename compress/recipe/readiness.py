@@ -9,7 +9,7 @@ from typing import Any
 
 from compress.artifact.manifest import read_manifest
 from compress.artifact.store import read_config
-from compress.data.base import require_kind
+from compress.data.base import Dataset, require_kind
 from compress.data.labels import align_labels
 from compress.errors import ArtifactError, CompressError
 from compress.opening import artifact_folder
@@ -42,6 +42,7 @@ def check_data(recipe: Recipe, config: ModelConfig, stages: Registry[type[Stage[
     Raises:
         CompressError: names the stage, the data and, for a label, the row.
     """
+    opened: dict[tuple[str, bool], Dataset] = {}
     for folder, entry in zip(recipe.folder_names(), recipe.stages, strict=True):
         stage = stages[entry.stage]()
         if stage.takes_classes_from_data(entry.options):
@@ -50,13 +51,18 @@ def check_data(recipe: Recipe, config: ModelConfig, stages: Registry[type[Stage[
         for role, reference in stage.data(recipe.data, entry.options).items():
             labelled = not role.startswith(FOREIGN_ROLE) and role not in unlabelled
             try:
-                dataset = open_recipe_data(recipe.data, reference, labelled=labelled)
-                require_kind(dataset, config.preprocessing.kind)
-                if labelled:
-                    align_labels(dataset, config.labels)
+                if (reference, labelled) not in opened:
+                    opened[reference, labelled] = open_recipe_data(recipe.data, reference, labelled=labelled)
+                    _check_set(opened[reference, labelled], config, labelled=labelled)
             except CompressError as error:
                 error.where = f"stage {folder}, {error.where}" if error.where else f"stage {folder}"
                 raise
+
+
+def _check_set(dataset: Dataset, config: ModelConfig, *, labelled: bool) -> None:
+    require_kind(dataset, config.preprocessing.kind)
+    if labelled:
+        align_labels(dataset, config.labels)
 
 
 def check_target_disk(out: Path, needed: int) -> None:

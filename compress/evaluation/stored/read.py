@@ -14,7 +14,7 @@ from compress.artifact.folder import verify_folder
 from compress.artifact.json_values import check_values
 from compress.artifact.manifest import MANIFEST_NAME
 from compress.artifact.tensors import TensorFile, read_tensors
-from compress.errors import ArtifactError
+from compress.errors import ArtifactError, first_line
 from compress.evaluation.predictions import LOGITS_PER_REDUCTION, ColumnCollector, Columns
 from compress.evaluation.stored.schema import DESCRIPTION, FOLDER, TENSORS, StoredPredictions
 
@@ -84,9 +84,9 @@ def read_predictions(folder: Path) -> PredictionReader:
         check_values(content)
         description = StoredPredictions.model_validate_json(content)
     except ValueError as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else first_line(error)
         raise ArtifactError(
-            f"is no description of predictions ({reason if reason.isprintable() else ascii(reason)})",
+            f"is no description of predictions ({reason})",
             where=str(path),
             fix="run `compress eval` again",
         ) from None
