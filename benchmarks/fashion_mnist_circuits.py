@@ -2,7 +2,7 @@
 
     python benchmarks/fashion_mnist_circuits.py MODEL DATA --work FOLDER
 
-MODEL is an artifact trained by ``recipes/train/fashion_mnist_vit.yaml``, which left out the last ``--calibration``
+MODEL is an artifact trained by ``recipes/fashion-mnist/reference.yaml``, which left out the last ``--calibration``
 images of the training set: on these heads are scored and circuits are searched. DATA holds the folders
 ``fashion-mnist`` and ``mnist`` with their idx files. MNIST's images are split by their position: even ones validate
 (the circuits are searched with a part of them), odd ones test. The scanned digits and the photos that come with

@@ -2,7 +2,7 @@
 
     python benchmarks/fashion_mnist_regain.py MODEL DATA --work FOLDER
 
-MODEL is a vision transformer trained by ``recipes/train/fashion_mnist_vit.yaml``, DATA holds the folder
+MODEL is a vision transformer trained by ``recipes/fashion-mnist/reference.yaml``, DATA holds the folder
 ``fashion-mnist`` with its four idx files. The model is pruned to 4 of 12 heads in every layer by Taylor importance on
 the 2,000 training images that it has not seen, and tuned for one epoch on the others. For a fair comparison the
 unpruned model gets the same extra epoch. Target: at least half of the loss regained. Every step is resumable and kept

@@ -1,0 +1,140 @@
+"""The figures of the page: what every model of every seed measured, and what that says over the seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from families import SINGLE, Family
+from scipy.stats import t
+from steps import SHIFT, TEST, Place, eval_command, records, run_command
+
+from compress.evaluation.result import EvaluationResult
+
+ACCURACY, NLL, ECE, DISAGREEMENT = "cls/accuracy", "cls/nll", "cal/ece", "div/disagreement"
+PARAMETERS, FLOPS, LATENCY = "cost/params", "cost/flops", "cost/latency_ms"
+SHIFTED_ACCURACY, SHIFTED_ECE = "shifted accuracy", "shifted ECE"
+LEVEL = 0.95
+PLACEHOLDER = Place("DATA", Path("runs/results"))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure over seeds.
+
+    Attributes:
+        mean: of the seeds.
+        half_width: of Student's 95 % interval of the mean; None for one seed, or for a figure that is the same in all.
+    """
+
+    mean: float
+    half_width: float | None
+
+    @property
+    def noise(self) -> bool:
+        """Whether the interval contains 0, or there is none."""
+        return self.half_width is None or abs(self.mean) <= self.half_width
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and Student's interval, over at least one seed."""
+    found = np.asarray(values, dtype=np.float64)
+    spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
+    if spread == 0:
+        return Estimate(float(found.mean()), None)
+    half_width = float(t.ppf((1 + LEVEL) / 2, len(found) - 1)) * spread / len(found) ** 0.5
+    return Estimate(float(found.mean()), half_width)
+
+
+def auroc(foreign: str) -> str:
+    """Name of the metric."""
+    return f"ood/{foreign}/auroc"
+
+
+def fpr95(foreign: str) -> str:
+    """Name of the metric."""
+    return f"ood/{foreign}/fpr95"
+
+
+def collect(place: Place, family: Family, seeds: Sequence[int]) -> dict[str, Any]:
+    """The figures of a family as JSON values: by seed, row and metric, with where and for how long it was measured."""
+    wanted = [ACCURACY, NLL, ECE, DISAGREEMENT, PARAMETERS, FLOPS, LATENCY]
+    wanted += [name(foreign) for foreign in family.foreign for name in (auroc, fpr95)]
+    by_seed: dict[str, Any] = {}
+    where: dict[str, Any] = {}
+    for seed in seeds:
+        test, shift = (_read(place, family, seed, what) for what in (TEST, SHIFT))
+        where = test.environment.model_dump(mode="json")
+        moved = dict(zip((SHIFTED_ACCURACY, SHIFTED_ECE), family.shifted[1:], strict=True))
+        by_seed[str(seed)] = {
+            row.name: {
+                **{metric: test.value(row.key, metric) for metric in wanted},
+                **{name: shift.value(row.key, metric) for name, metric in moved.items()},
+            }
+            for row in family.rows
+        }
+    hours = sum(line["seconds"] for line in records(place) if f"/{family.name}/" in line["command"]) / 3600
+    return {"environment": where, "hours": round(hours, 2), "seeds": by_seed}
+
+
+def _read(place: Place, family: Family, seed: int, what: str) -> EvaluationResult:
+    return EvaluationResult.from_json(place.result(family, seed, what).read_text(encoding="utf-8"))
+
+
+class Figures:
+    """One family's figures over its seeds.
+
+    Args:
+        family: what was compared.
+        content: what ``collect`` gave.
+    """
+
+    def __init__(self, family: Family, content: Mapping[str, Any]) -> None:
+        self.family = family
+        self.environment: Mapping[str, Any] = content["environment"]
+        self.hours: float = content["hours"]
+        self.seeds: Mapping[str, Mapping[str, Mapping[str, float | None]]] = content["seeds"]
+
+    def values(self, row: str, metric: str) -> list[float]:
+        """One per seed; none where a model has no such figure."""
+        found = [models[row].get(metric) for models in self.seeds.values()]
+        return [value for value in found if value is not None]
+
+    def of(self, row: str, metric: str) -> Estimate | None:
+        """The figure of a row."""
+        values = self.values(row, metric)
+        return estimate(values) if values else None
+
+    def difference(self, row: str, other: str, metric: str) -> Estimate:
+        """Paired by seed: ``row`` less ``other``."""
+        return estimate([own - its for own, its in self.pairs(row, other, metric)])
+
+    def ratio(self, row: str, other: str, metric: str) -> Estimate:
+        """Paired by seed: ``row`` over ``other``."""
+        return estimate([own / its for own, its in self.pairs(row, other, metric)])
+
+    def pairs(self, row: str, other: str, metric: str) -> list[tuple[float, float]]:
+        """The figures of two rows, one pair per seed."""
+        return list(zip(self.values(row, metric), self.values(other, metric), strict=True))
+
+    def time(self, row: str) -> Estimate:
+        """Latency over that of the single model, of the same run."""
+        return self.ratio(row, SINGLE, LATENCY)
+
+
+def commands(family: Family) -> list[str]:
+    """The commands that make the figures of seed S, of this family, with DATA for the folder of data."""
+    import shlex
+
+    runs = [run_command(PLACEHOLDER, family, "S", recipe, "MINILM") for recipe in family.recipes]
+    measurements = [eval_command(PLACEHOLDER, family, "S", what) for what in (TEST, SHIFT)]
+    return [shlex.join(command) for command in (*runs, *measurements)]
+
+
+def read_figures(path: Path) -> dict[str, Any]:
+    """By name of the family; empty before the first measurement."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
