@@ -15,7 +15,7 @@ from families import FAMILIES
 from figures import Figures, collect, read_figures
 from page import page
 from picture import draw
-from steps import Place, make_models, measure
+from steps import Place, make_and_measure
 
 DOCS = Path("docs")
 FIGURES, NOTES = DOCS / "results" / "figures.json", DOCS / "results" / "notes.md"
@@ -27,16 +27,11 @@ FIGURES, NOTES = DOCS / "results" / "figures.json", DOCS / "results" / "notes.md
 @click.option("--family", "names", multiple=True, type=click.Choice(list(FAMILIES)), help="Some only; repeatable.")
 @click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True, help="Repeatable.")
 @click.option("--jobs", default=2, show_default=True, help="Trainings at a time; they share the cores.")
-@click.option("--models-only", is_flag=True, help="Make the models, and measure in a later call.")
-def main(data: str, work: Path, names: tuple[str, ...], seeds: tuple[int, ...], jobs: int, models_only: bool) -> None:
+def main(data: str, work: Path, names: tuple[str, ...], seeds: tuple[int, ...], jobs: int) -> None:
     place = Place(data, work)
     families = [FAMILIES[name] for name in names or FAMILIES]
-    make_models(place, families, seeds, jobs)
-    if models_only:
-        return
+    make_and_measure(place, families, seeds, jobs)
     for family in families:
-        for seed in seeds:
-            measure(place, family, seed)
         figures = read_figures(FIGURES)
         figures[family.name] = collect(place, family, seeds)
         FIGURES.parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from families import SINGLE, Family
 from scipy.stats import t
-from steps import SHIFT, TEST, Place, eval_command, records, run_command
+from steps import SHIFT, TEST, TIME, Place, eval_command, records, run_command
 
 from compress.evaluation.result import EvaluationResult
 
@@ -62,18 +62,19 @@ def fpr95(foreign: str) -> str:
 
 def collect(place: Place, family: Family, seeds: Sequence[int]) -> dict[str, Any]:
     """The figures of a family as JSON values: by seed, row and metric, with where and for how long it was measured."""
-    wanted = [ACCURACY, NLL, ECE, DISAGREEMENT, PARAMETERS, FLOPS, LATENCY]
+    wanted = [ACCURACY, NLL, ECE, DISAGREEMENT, PARAMETERS, FLOPS]
     wanted += [name(foreign) for foreign in family.foreign for name in (auroc, fpr95)]
     by_seed: dict[str, Any] = {}
     where: dict[str, Any] = {}
     for seed in seeds:
-        test, shift = (_read(place, family, seed, what) for what in (TEST, SHIFT))
-        where = test.environment.model_dump(mode="json")
+        test, shift, time = (_read(place, family, seed, what) for what in (TEST, SHIFT, TIME))
+        where = time.environment.model_dump(mode="json")
         moved = dict(zip((SHIFTED_ACCURACY, SHIFTED_ECE), family.shifted[1:], strict=True))
         by_seed[str(seed)] = {
             row.name: {
                 **{metric: test.value(row.key, metric) for metric in wanted},
                 **{name: shift.value(row.key, metric) for name, metric in moved.items()},
+                LATENCY: time.value(row.key, LATENCY),
             }
             for row in family.rows
         }
@@ -131,7 +132,7 @@ def commands(family: Family) -> list[str]:
     import shlex
 
     runs = [run_command(PLACEHOLDER, family, "S", recipe, "MINILM") for recipe in family.recipes]
-    measurements = [eval_command(PLACEHOLDER, family, "S", what) for what in (TEST, SHIFT)]
+    measurements = [eval_command(PLACEHOLDER, family, "S", what) for what in (TEST, SHIFT, TIME)]
     return [shlex.join(command) for command in (*runs, *measurements)]
 
 

