@@ -1,7 +1,8 @@
 """Rewrite the tables in these pages from the schemas that they describe: ``python docs/update_tables.py``.
 
 A table stands between ``<!-- table: module:Schema -->`` and ``<!-- end -->``; with ``tree`` in the place of ``table``
-the schemas that it refers to follow below it. ``<!-- metrics -->`` is the list of metrics.
+the schemas that it refers to follow below it. ``<!-- metrics -->`` is the list of metrics, and ``<!-- file: PATH -->``
+shows a file of this folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pydantic import BaseModel
 from compress.evaluation.metrics.registry import catalogue
 
 DOCS = Path(__file__).parent
-BLOCK = re.compile(r"(<!-- (table|tree|metrics)(?:: ([\w.]+):(\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|tree|metrics|file)(?:: ([\w./-]+)(?::(\w+))?)? -->\n).*?(<!-- end -->)", re.DOTALL)
+LANGUAGES = {".sh": "sh", ".yml": "yaml"}
 HEADER = ["| key | value | default | meaning |", "|---|---|---|---|"]
 
 
@@ -29,6 +31,8 @@ def updated(page: str) -> str:
         opening, kind, module, name, closing = match.groups()
         if kind == "metrics":
             lines = list(_metrics())
+        elif kind == "file":
+            lines = list(_file(DOCS / module))
         else:
             schema: type[BaseModel] = getattr(importlib.import_module(module), name)
             lines = list(_tree(schema) if kind == "tree" else _table(schema.model_json_schema()))
@@ -88,6 +92,10 @@ def _metrics() -> Iterator[str]:
     for metric in catalogue(["NAME"], ["CORRUPTION"]).values():
         if metric.score in ("", "max_probability"):
             yield f"| `{metric.name}` | {metric.better} | {metric.unit} | {metric.description} |"
+
+
+def _file(path: Path) -> Iterator[str]:
+    yield from (f"```{LANGUAGES[path.suffix]}", *path.read_text(encoding="utf-8").splitlines(), "```")
 
 
 def _one_line(text: str) -> str:
