@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AUDIT := .venv-audit
+SPHINX := $(BIN)/python -m sphinx -q -W --keep-going -n -c docs -d build/doctrees
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow check audit reproduce clean
+.PHONY: demo test test-slow check audit reproduce docs docs-links clean
 
 demo: $(INSTALLED)  ## prune, fuse and evaluate a small ViT on real digits
 	$(BIN)/compress run digits
@@ -31,6 +32,12 @@ audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a
 	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet --upgrade pip pip-audit
 	$(AUDIT)/bin/pip-audit --skip-editable --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
+docs: $(INSTALLED)  ## the pages as a site, build/docs/index.html; a dead link is an error
+	$(SPHINX) -b html . build/docs
+
+docs-links: $(INSTALLED)  ## links out of the pages; needs a network, so no part of check
+	$(SPHINX) -b linkcheck . build/links
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
