@@ -44,6 +44,7 @@ class Family:
         rows: the first is what the others are compared with.
         test: arguments of ``compress eval`` for the test set and the foreign sets.
         shift: arguments for the shifted test.
+        timed: arguments for the latencies.
         shifted: what the shift is, and its metrics of accuracy and calibration error.
         foreign: the foreign sets in the order of the columns.
         reference_settings: ``--set`` of the recipe that makes the reference.
@@ -55,6 +56,7 @@ class Family:
     rows: tuple[Row, ...]
     test: tuple[str, ...]
     shift: tuple[str, ...]
+    timed: tuple[str, ...]
     shifted: tuple[str, str, str]
     foreign: tuple[str, ...]
     reference_settings: tuple[str, ...] = field(default=())
@@ -111,6 +113,7 @@ FAMILIES: Mapping[str, Family] = {
             ROWS,
             FASHION_TEST,
             FASHION_SHIFT,
+            ("--data={data}/fashion-mnist#test[:64]", FASHION_TEST[3]),
             CORRUPTED,
             ("mnist", "digits"),
         ),
@@ -131,20 +134,33 @@ FAMILIES: Mapping[str, Family] = {
                 "--calibration={data}/sentiment/movie_calibration.csv",
                 *TABLES,
             ),
+            (
+                "--data={data}/sentiment/movie_test.csv[:64]",
+                "--calibration={data}/sentiment/movie_calibration.csv",
+                *TABLES,
+            ),
             ("Amazon reviews", "cls/accuracy", "cal/ece"),
             ("editorials",),
             ("model.name={minilm}",),
         ),
         Family(
             "clip",
-            "A small CLIP, zero-shot on Fashion-MNIST",
-            "An open_clip model (image tower 8 layers × 12 heads × width 96) that the project trained contrastively on "
-            "captioned images from random weights. It classifies by three prompts per class. Sets as above.",
+            "A small CLIP, zero-shot on handwritten digits",
+            "An open_clip model (image tower 8 layers × 12 heads × width 96) that the project trained contrastively "
+            "from random weights on 7,000 captioned MNIST images; it classifies 2,000 others by three prompts each. "
+            "Foreign sets: `clothes` (Fashion-MNIST; others of them are for the search of circuits) and `photos` "
+            "(scikit-learn's), which no search sees. Shift: five corruptions at five severities of every fourth image.",
             ROWS,
-            FASHION_TEST,
-            FASHION_SHIFT,
+            (
+                "--data={data}/mnist#test[8000:]",
+                "--ood=clothes={data}/fashion-mnist#test[::5]",
+                "--ood=photos=builtin:photos",
+                "--calibration={data}/mnist#test[7000:8000]",
+            ),
+            ("--data={data}/mnist#test[8000::4]", "--shift=all", "--calibration={data}/mnist#test[7000:8000]"),
+            ("--data={data}/mnist#test[8000:8064]", "--calibration={data}/mnist#test[7000:8000]"),
             CORRUPTED,
-            ("mnist", "digits"),
+            ("clothes", "photos"),
         ),
     )
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from families import SINGLE, Family
+from families import Family
 from scipy.stats import t
 from steps import SHIFT, TEST, TIME, Place, eval_command, records, run_command
 
@@ -18,7 +18,7 @@ from compress.evaluation.result import EvaluationResult
 ACCURACY, NLL, ECE, DISAGREEMENT = "cls/accuracy", "cls/nll", "cal/ece", "div/disagreement"
 PARAMETERS, FLOPS, LATENCY = "cost/params", "cost/flops", "cost/latency_ms"
 SHIFTED_ACCURACY, SHIFTED_ECE = "shifted accuracy", "shifted ECE"
-LEVEL = 0.95
+LEVEL, ROUNDING = 0.95, 1e-12
 PLACEHOLDER = Place("DATA", Path("runs/results"))
 
 
@@ -44,7 +44,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     """Mean and Student's interval, over at least one seed."""
     found = np.asarray(values, dtype=np.float64)
     spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
-    if spread == 0:
+    if spread <= ROUNDING * abs(found.mean()):
         return Estimate(float(found.mean()), None)
     half_width = float(t.ppf((1 + LEVEL) / 2, len(found) - 1)) * spread / len(found) ** 0.5
     return Estimate(float(found.mean()), half_width)
@@ -121,10 +121,6 @@ class Figures:
     def pairs(self, row: str, other: str, metric: str) -> list[tuple[float, float]]:
         """The figures of two rows, one pair per seed."""
         return list(zip(self.values(row, metric), self.values(other, metric), strict=True))
-
-    def time(self, row: str) -> Estimate:
-        """Latency over that of the single model, of the same run."""
-        return self.ratio(row, SINGLE, LATENCY)
 
 
 def commands(family: Family) -> list[str]:

