@@ -118,32 +118,6 @@ FAMILIES: Mapping[str, Family] = {
             ("mnist", "digits"),
         ),
         Family(
-            "minilm",
-            "MiniLM on movie sentences",
-            "A BERT of 6 layers × 12 heads × width 384 with published weights, fine-tuned on 7,316 sentences. "
-            "Foreign set: newspaper editorials, others of which are for the search of circuits. Shift: Amazon reviews.",
-            ROWS,
-            (
-                "--data={data}/sentiment/movie_test.csv",
-                "--ood=editorials={data}/sentiment/nyt_ood.csv",
-                "--calibration={data}/sentiment/movie_calibration.csv",
-                *TABLES,
-            ),
-            (
-                "--data={data}/sentiment/amazon_shift.csv",
-                "--calibration={data}/sentiment/movie_calibration.csv",
-                *TABLES,
-            ),
-            (
-                "--data={data}/sentiment/movie_test.csv[:64]",
-                "--calibration={data}/sentiment/movie_calibration.csv",
-                *TABLES,
-            ),
-            ("Amazon reviews", "cls/accuracy", "cal/ece"),
-            ("editorials",),
-            ("model.name={minilm}",),
-        ),
-        Family(
             "clip",
             "A small CLIP, zero-shot on handwritten digits",
             "An open_clip model (image tower 8 layers × 12 heads × width 96) that the project trained contrastively "
@@ -161,6 +135,33 @@ FAMILIES: Mapping[str, Family] = {
             ("--data={data}/mnist#test[8000:8064]", "--calibration={data}/mnist#test[7000:8000]"),
             CORRUPTED,
             ("clothes", "photos"),
+        ),
+        Family(
+            "minilm",
+            "MiniLM on movie sentences",
+            "A BERT of 6 layers × 12 heads × width 384 with published weights, fine-tuned on 7,316 sentences. Foreign "
+            "set: 1,000 sentences of newspaper editorials, others of which are for the search of circuits. Shift: 1,000 "
+            "sentences of Amazon reviews.",
+            ROWS,
+            (
+                "--data={data}/sentiment/movie_test.csv",
+                "--ood=editorials={data}/sentiment/nyt_ood.csv[::2]",
+                "--calibration={data}/sentiment/movie_calibration.csv",
+                *TABLES,
+            ),
+            (
+                "--data={data}/sentiment/amazon_shift.csv[::2]",
+                "--calibration={data}/sentiment/movie_calibration.csv",
+                *TABLES,
+            ),
+            (
+                "--data={data}/sentiment/movie_test.csv[:64]",
+                "--calibration={data}/sentiment/movie_calibration.csv",
+                *TABLES,
+            ),
+            ("Amazon reviews", "cls/accuracy", "cal/ece"),
+            ("editorials",),
+            ("model.name={minilm}",),
         ),
     )
 }
