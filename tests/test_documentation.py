@@ -24,6 +24,7 @@ from warm_program import warm_programs
 from compress.cli.lazy_group import LazyGroup
 from compress.cli.main import COMMANDS
 from compress.recipe.read import read_recipe
+from compress.recipe.stages import STAGES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -143,3 +144,12 @@ def test_sample_recipes_are_valid(page: str, tmp_path: Path) -> None:
 def test_every_page_is_found_from_the_index(page: str) -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     assert page == "docs/index.md" or f"]({Path(page).name})" in text
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_has_a_page_with_keys_a_sample_and_limits(stage: str) -> None:
+    page = f"docs/{stage}.md"
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert {"keys", "limits"} <= headings(text)
+    samples = [block["code"] for block in blocks(page) if block["language"] == "yaml"]
+    assert any(re.search(rf"^  - {stage}\b", sample, re.M) for sample in samples)
