@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,13 @@ def test_the_workflow_runs_a_recipe_and_fails_by_its_gate(tmp_path: Path, progra
     )
     for pattern in uploaded.split():
         assert list(tmp_path.glob(pattern)), f"the run leaves nothing at {pattern}"
+    run = tmp_path / WORKFLOW["env"]["RUN"]
+    shutil.copytree(run, tmp_path / "kept")  # what the cache keeps and restores: the files, on another machine
+    shutil.rmtree(run)
+    shutil.copytree(tmp_path / "kept", run)
+    again = run_steps(tmp_path, programs, "Run the recipe")
+    assert again.returncode == 3, again.stderr
+    assert again.stdout.count("up to date") == 3
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ def warm_programs() -> Iterator[str]:
             path.write_text(CLIENT.format(python=sys.executable, address=address), encoding="utf-8")
             path.chmod(0o755)
         command = [sys.executable, str(Path(__file__)), address]
+        # Its standard input also ends when this process is killed.
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-            assert server.stdin is not None
             assert server.stdout is not None
             assert server.stdout.readline() == b"ready\n"
             try:
                 yield folder
             finally:
-                server.stdin.close()  # which also happens when this process is killed
+                server.kill()
 
 
 def serve(address: str) -> None:
