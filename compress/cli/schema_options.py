@@ -134,7 +134,8 @@ def _option(name: str, field: FieldInfo, section: str, defaults: bool) -> Callab
         flag = f"{flag}/--no-{name.replace('_', '-')}"
         attributes |= {"default": default, "show_default": default is True}
     elif get_origin(inner) is tuple:
-        attributes |= _typed(get_args(inner)[0], metadata, name) | {"multiple": True, "default": default}
+        typed = _typed(get_args(inner)[0], metadata, name)
+        attributes |= typed | {"multiple": True, "default": default, "show_default": bool(default)}
         if not defaults:
             attributes["callback"] = lambda context, parameter, value: value or None
     else:

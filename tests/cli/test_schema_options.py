@@ -126,6 +126,7 @@ def test_the_help_page_has_every_description_default_and_range() -> None:
     for name, field in Example.model_fields.items():
         assert (str(field.description) in page) == (name != "place")
     assert "[default: 3; x>=1]" in page
+    assert "Repeatable numbers.  [default: 1, 2]" in page
     assert "--fast / --no-fast" in page
     assert page.index("Things:") < page.index("Messages and help:") < page.index("Examples:")
     assert "  example --count 3  and   blanks stay" in page
