@@ -10,6 +10,9 @@ from typing import Any
 from compress.data.rows import distinct, not_utf8
 from compress.errors import DataError
 
+SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
+"""What other programs put between cells."""
+
 
 class DelimitedFile:
     """A .csv or .tsv file with a header line, UTF-8 with or without a byte order mark; empty lines are left out.
@@ -22,7 +25,8 @@ class DelimitedFile:
         separator: a comma or a tab.
 
     Raises:
-        DataError: no header, a row with another number of cells than the header, a broken quote, not UTF-8.
+        DataError: no header, or one with another separator; a row with another number of cells than the header; a
+            broken quote; not UTF-8.
     """
 
     def __init__(self, path: Path, separator: str) -> None:
@@ -32,6 +36,13 @@ class DelimitedFile:
         if header is None:
             raise DataError("the table is empty", where=str(path), fix="begin it with a line of column names")
         self.columns = distinct(header[1], path)
+        other = next((sign for sign in SEPARATORS if len(self.columns) == 1 and sign in self.columns[0]), None)
+        if other is not None:
+            raise DataError(
+                f"the header is one cell with {SEPARATORS[other]} in it, {self.columns[0]!r}",
+                where=str(path),
+                fix="separate the cells of a .csv by commas, of a .tsv by tabs",
+            )
 
     def rows(self, columns: tuple[str, ...]) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """The cells of ``columns`` with the number of the line on which the row begins."""
