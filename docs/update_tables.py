@@ -20,7 +20,7 @@ from compress.evaluation.metrics.registry import catalogue
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- (table|tree|metrics|file)(?:: ([\w./-]+)(?::(\w+))?)? -->\n).*?(<!-- end -->)", re.DOTALL)
-LANGUAGES = {".sh": "sh", ".yml": "yaml"}
+LANGUAGES = {".py": "python", ".sh": "sh", ".yml": "yaml"}
 HEADER = ["| key | value | default | meaning |", "|---|---|---|---|"]
 
 
