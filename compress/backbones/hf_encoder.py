@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from compress.backbones.base import Parts, Preprocessor, assemble
+from compress.backbones.drawing import fresh_weights
 from compress.backbones.hf_checkpoint import CONFIG, check_problem, class_names, fit_names, locate, read_config
 from compress.backbones.hf_families import FAMILIES, Family, check_config, family_named, family_of_config
 from compress.backbones.hf_layers import take_apart
@@ -174,8 +174,7 @@ def _configuration(family: Family, values: Mapping[str, Any], classes: int, wher
 
 def _build(family: Family, config: PreTrainedConfig, where: str) -> PreTrainedModel:
     """The library's model with fresh weights, the same on every call, and torch's random state as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with fresh_weights():
         try:
             return family.model(config).eval()
         except (KeyError, ValueError, TypeError) as error:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import open_clip
-import torch
 from open_clip.model import convert_to_custom_text_state_dict, resize_pos_embed
 from open_clip.pretrained import download_pretrained_from_hf
 from open_clip.transform import PreprocessCfg
 
+from compress.backbones.drawing import fresh_weights
 from compress.backbones.source import ModelSource
 from compress.backbones.weights import PICKLED, load_strictly, read_weights
 from compress.errors import ModelError, UnsupportedModelError, first_line
@@ -218,7 +218,7 @@ def check_config(model_cfg: Mapping[str, Any], tower: str) -> None:
 
 
 def build_clip(model_cfg: Mapping[str, Any]) -> Clip:
-    """The library's model with random weights (seed 0; the global generator is left alone).
+    """The library's model with random weights (see ``fresh_weights``).
 
     Raises:
         ModelError: open_clip refuses the configuration.
@@ -230,8 +230,7 @@ def build_clip(model_cfg: Mapping[str, Any]) -> Clip:
         arguments["vision_cfg"]["timm_model_pretrained"] = False
     model_class = open_clip.CustomTextCLIP if model_cfg.get("custom_text") else open_clip.CLIP
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with fresh_weights():
             return model_class(**arguments).eval()
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise ModelError(

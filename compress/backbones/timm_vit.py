@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
+from compress.backbones.drawing import fresh_weights
 from compress.backbones.source import ModelSource
 from compress.backbones.weights import load_strictly, read_weights
 from compress.data.images import image_preprocessor
@@ -176,8 +177,7 @@ class TimmAdapter:
             raise ModelError("random weights know no classes", where=source.name, fix="name them with --label")
         with init_empty_weights(include_buffers=False):
             take_apart(_build(architecture, arguments))  # what is not supported is refused before anything is fetched
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
+        with fresh_weights():
             fetched = state is None and not drawn
             vit = _fetched(source.name, arguments) if fetched else _build(architecture, arguments)
         if state is not None:
@@ -198,7 +198,8 @@ class TimmAdapter:
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""
-        return take_apart(_build(backbone.architecture, {**backbone.arguments, "num_classes": classes}))
+        with fresh_weights():
+            return take_apart(_build(backbone.architecture, {**backbone.arguments, "num_classes": classes}))
 
     def preprocessor(self, model: Transformer) -> Preprocessor:
         """See ``Adapter.preprocessor``."""

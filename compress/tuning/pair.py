@@ -10,6 +10,7 @@ from compress.artifact.durable import write_bytes
 from compress.artifact.store import save_model
 from compress.artifact.tensors import tensor_entries, write_tensors
 from compress.backbones.base import TowerPair
+from compress.backbones.drawing import drawn_from
 from compress.backbones.registry import PAIRS
 from compress.backbones.source import ModelSource
 from compress.data.base import require_kind
@@ -23,6 +24,7 @@ from compress.tuning.job import Job, Tuned
 from compress.tuning.log import LOG_NAME
 from compress.tuning.loop import Loop
 from compress.tuning.options import Tune
+from compress.tuning.seeds import derived_seed
 from compress.tuning.state import held_state, identity
 from compress.tuning.validation import Validation
 
@@ -46,7 +48,7 @@ def tune_pair(job: Job, reference: str | Path | ModelSource | Transformer) -> Tu
     if names is None:
         raise DataError("the data are unlabelled", where=job.dataset.reference, fix="use labelled data")
     require_kind(job.dataset, "image")
-    pair: TowerPair = PAIRS[source.adapter](source)
+    pair = _opened(source, job.options)
     pair.recompute(job.options.gradient_checkpointing)
     described = identity(source=source.model_dump(mode="json"), labels=names)
     with held_state(job.out, job.identity(described), job.team) as state:
@@ -88,6 +90,14 @@ def _source(job: Job, reference: str | Path | ModelSource | Transformer) -> Mode
     if source.adapter not in PAIRS:
         raise UsageError(f"{source.adapter} models have one tower, captions need two", where="--objective", fix=fix)
     return source.model_copy(update={"weights": RANDOM}) if job.options.from_scratch else source
+
+
+def _opened(source: ModelSource, options: Tune) -> TowerPair:
+    """Both towers; from scratch, their weights come from the seed of the training."""
+    if not options.from_scratch:
+        return PAIRS[source.adapter](source)
+    with drawn_from(derived_seed(options.seed, "weights")):
+        return PAIRS[source.adapter](source)
 
 
 def _trained(job: Job, pair: TowerPair, source: ModelSource, names: tuple[str, ...], state: Path) -> Tuned:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-import torch
-
 from compress.backbones.base import assemble
+from compress.backbones.drawing import drawn_from
 from compress.backbones.registry import ADAPTERS
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset
@@ -71,8 +70,7 @@ def redrawn(model: Transformer, seed: int) -> Transformer:
             where="--from-scratch",
             fix="train the model from scratch first, then give it budgets or routers",
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derived_seed(seed, "weights"))
+    with drawn_from(derived_seed(seed, "weights")):
         parts = ADAPTERS[config.backbone.adapter].skeleton(config.backbone, len(config.labels))
     whole = assemble(parts, config.backbone, config.labels, config.preprocessing, model.files)
     return prune_heads(whole, [groups[0] for groups in config.structure.kept_heads])

@@ -99,6 +99,20 @@ def test_trains_and_writes_a_classifier_and_both_towers(
     assert preprocess is not None
 
 
+def test_the_seed_decides_the_weights_from_scratch(
+    source: ModelSource, data: Dataset, captions: Callable[..., Tune], tmp_path: Path
+) -> None:
+    """A learning rate too small to move anything: what differs is what training started from."""
+    weights = []
+    for name, seed in (("one", 1), ("same", 1), ("other", 2)):
+        still = captions(steps=1, lr=1e-30, weight_decay=0.0, from_scratch=True, seed=seed)
+        tune(source, tmp_path / name, data=data, options=still)
+        weights.append(load_model(tmp_path / name).layers[0].attention.output.weight)  # type: ignore[union-attr]
+    one, same, other = weights
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
 def test_the_same_bytes_after_an_interruption_and_with_workers(
     source: ModelSource, data: Dataset, captions: Callable[..., Tune], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

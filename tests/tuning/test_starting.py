@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.scratch_vit import tiny_source
 
 from compress.artifact.store import load_model
@@ -40,6 +41,16 @@ def test_a_family_s_model_takes_its_classes_from_the_data(data: Dataset) -> None
 def test_the_seed_decides(data: Dataset) -> None:
     before = torch.get_rng_state()
     one, same, other = (starting_model(SOURCE, data, from_scratch=True, seed=seed) for seed in (1, 1, 2))
+    assert equal(one, same)
+    assert not equal(one, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("family", ONE_PER_FAMILY)
+def test_the_seed_decides_in_every_family(family: str) -> None:
+    model = CASES[family]().model
+    before = torch.get_rng_state()
+    one, same, other = (redrawn(model, seed) for seed in (1, 1, 2))
     assert equal(one, same)
     assert not equal(one, other)
     assert torch.equal(torch.get_rng_state(), before)

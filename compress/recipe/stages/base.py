@@ -75,13 +75,18 @@ class StageInputs:
     artifacts: Mapping[Kind, Path] = field(default_factory=dict)
 
     def recipe_model(self) -> str | Transformer:
-        """The recipe's own model: opened when more than its reference was set, else the reference."""
+        """The recipe's own model: opened when more than its reference was set, else the reference.
+
+        What its weights lack, such as a classifier that starts anew, is drawn from the recipe's seed.
+        """
         model = self.recipe.model
         if not model.details:
             return model.reference
+        from compress.backbones.drawing import drawn_from
         from compress.opening import open_model
 
-        return open_model(model.reference, **model.details)
+        with drawn_from(self.recipe.seed):
+            return open_model(model.reference, **model.details)
 
     def open_data(self, reference: str, *, labelled: bool = True) -> Dataset:
         """A data set of the recipe."""
