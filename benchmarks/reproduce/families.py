@@ -119,7 +119,7 @@ FAMILIES: Mapping[str, Family] = {
         ),
         Family(
             "clip",
-            "A small CLIP, zero-shot on handwritten digits",
+            "A small CLIP that classifies handwritten digits by prompts",
             "An open_clip model (image tower 8 layers × 12 heads × width 96) that the project trained contrastively "
             "from random weights on 7,000 captioned MNIST images; it classifies 2,000 others by three prompts each. "
             "Foreign sets: `clothes` (Fashion-MNIST; others of them are for the search of circuits) and `photos` "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from families import Family
 from scipy.stats import t
-from steps import SHIFT, TEST, TIME, Place, eval_command, records, run_command
+from steps import SHIFT, TEST, TIME, Place, cores, eval_command, records, run_command
 
 from compress.evaluation.result import EvaluationResult
 
@@ -34,10 +35,9 @@ class Estimate:
     mean: float
     half_width: float | None
 
-    @property
-    def noise(self) -> bool:
-        """Whether the interval contains 0, or there is none."""
-        return self.half_width is None or abs(self.mean) <= self.half_width
+    def differs_from(self, limit: float) -> bool:
+        """Whether the interval leaves ``limit`` out; False without an interval."""
+        return self.half_width is not None and abs(self.mean - limit) > self.half_width
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -60,7 +60,7 @@ def fpr95(foreign: str) -> str:
     return f"ood/{foreign}/fpr95"
 
 
-def collect(place: Place, family: Family, seeds: Sequence[int]) -> dict[str, Any]:
+def collect(place: Place, family: Family, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
     """The figures of a family as JSON values: by seed, row and metric, with where and for how long it was measured."""
     wanted = [ACCURACY, NLL, ECE, DISAGREEMENT, PARAMETERS, FLOPS]
     wanted += [name(foreign) for foreign in family.foreign for name in (auroc, fpr95)]
@@ -78,8 +78,16 @@ def collect(place: Place, family: Family, seeds: Sequence[int]) -> dict[str, Any
             }
             for row in family.rows
         }
-    hours = sum(line["seconds"] for line in records(place) if f"/{family.name}/" in line["command"]) / 3600
-    return {"environment": where, "hours": round(hours, 2), "seeds": by_seed}
+    return {"environment": where, "jobs": jobs, "cores": cores(), "hours": _hours(place, family), "seeds": by_seed}
+
+
+def _hours(place: Place, family: Family) -> float:
+    """Of all commands of a family: of each the longest call, since later ones find most of the work done."""
+    longest: dict[str, float] = {}
+    for line in records(place):
+        if str(place.work / family.name) + "/" in line["command"]:
+            longest[line["command"]] = max(line["seconds"], longest.get(line["command"], 0.0))
+    return round(sum(longest.values()) / 3600, 2)
 
 
 def _read(place: Place, family: Family, seed: int, what: str) -> EvaluationResult:
@@ -97,7 +105,7 @@ class Figures:
     def __init__(self, family: Family, content: Mapping[str, Any]) -> None:
         self.family = family
         self.environment: Mapping[str, Any] = content["environment"]
-        self.hours: float = content["hours"]
+        self.hours, self.jobs, self.cores = content["hours"], content["jobs"], content["cores"]
         self.seeds: Mapping[str, Mapping[str, Mapping[str, float | None]]] = content["seeds"]
 
     def values(self, row: str, metric: str) -> list[float]:
@@ -119,13 +127,13 @@ class Figures:
         return estimate([own / its for own, its in self.pairs(row, other, metric)])
 
     def pairs(self, row: str, other: str, metric: str) -> list[tuple[float, float]]:
-        """The figures of two rows, one pair per seed."""
-        return list(zip(self.values(row, metric), self.values(other, metric), strict=True))
+        """The figures of two rows, one pair per seed that has both."""
+        both = [(models[row].get(metric), models[other].get(metric)) for models in self.seeds.values()]
+        return [(own, its) for own, its in both if own is not None and its is not None]
 
 
 def commands(family: Family) -> list[str]:
     """The commands that make the figures of seed S, of this family, with DATA for the folder of data."""
-    import shlex
 
     runs = [run_command(PLACEHOLDER, family, "S", recipe, "MINILM") for recipe in family.recipes]
     measurements = [eval_command(PLACEHOLDER, family, "S", what) for what in (TEST, SHIFT, TIME)]

