@@ -16,11 +16,13 @@ from compress.evaluation.result import EvaluationResult
 from compress.recipe.plan import describe_heads, plan_recipe
 from compress.recipe.read import read_recipe
 from compress.recipe.run import RunResult, run_recipe
+from compress.recipe.stages.base import StageInputs
 from compress.recipe.stages.fuse import FuseStage
 from compress.recipe.stages.prune import PruneStage
 from compress.transformer.config import Structure
 
 SIZES = {"img_size": 8, "patch_size": 4, "in_chans": 1, "embed_dim": 24, "depth": 3, "num_heads": 4}
+DRAWN = "mean: [0.5], std: [0.5], resize: squash, interpolation: bilinear"
 TEXT = f"""\
 model:
   adapter: timm
@@ -223,3 +225,15 @@ def test_evaluation_is_refused_before_anything_is_computed(recipe: Path, tmp_pat
         assert part in str(caught.value)
         assert "03-eval" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_recipes_seed_draws_what_the_model_lacks(tmp_path: Path) -> None:
+    """A classifier that starts anew, or random weights; without it every seed would start from the same."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(TEXT.replace("vit.safetensors", "random").replace("mean: [0.5], std: [0.5]", DRAWN), "utf-8")
+    weights = []
+    for seed in (0, 0, 1):
+        inputs = StageInputs(read_recipe(path, [f"seed={seed}"]), tmp_path / "out")
+        weights.append(next(inputs.recipe_model().parameters()))
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
