@@ -74,3 +74,9 @@ class GateFailed(CompressError):
     """A ``--fail-if`` gate of an evaluation failed."""
 
     exit_code = 3
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether Python, torch's allocator of the CPU or that of an accelerator had no memory left."""
+    allocator = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return allocator or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -23,6 +23,7 @@ from warm_program import warm_programs
 
 from compress.cli.lazy_group import LazyGroup
 from compress.cli.main import COMMANDS
+from compress.recipe.chain import check_chain
 from compress.recipe.read import read_recipe
 from compress.recipe.stages import STAGES
 
@@ -137,7 +138,10 @@ def test_sample_recipes_are_valid(page: str, tmp_path: Path) -> None:
             continue
         path = tmp_path / "recipe.yaml"
         path.write_text(yaml.safe_dump({"model": "builtin:digits-vit", **content}), encoding="utf-8")
-        assert read_recipe(path).stages
+        recipe = read_recipe(path)
+        assert recipe.stages
+        if "data" in content:
+            check_chain(recipe)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])

@@ -71,9 +71,9 @@ def test_no_link_is_dead_and_nothing_is_fetched(site: Path) -> None:
 
 def test_a_dead_link_fails_the_build(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.md", "images", "examples"))
-    text = "# Start\n\n[page](nowhere.md), [heading](index.md#nothing), [file](nothing.yaml)\n"
+    text = "# Start\n\n[page](nowhere.md), [heading](index.md#absent-heading), [file](nothing.yaml)\n"
     (tmp_path / "docs/index.md").write_text(text, encoding="utf-8")
     done = build(tmp_path, tmp_path / "out")
     assert done.returncode == 1
-    for dead in ("nowhere.md", "nothing", "nothing.yaml"):
+    for dead in ("nowhere.md", "absent-heading", "nothing.yaml"):
         assert dead in done.stderr

@@ -9,7 +9,7 @@ import ast
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -182,8 +182,19 @@ def test_what_is_no_error_of_the_user_is_called_a_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*arguments: object) -> None:
-        raise MemoryError("no memory is left")
+        raise KeyError("a name")
 
     monkeypatch.setattr("compress.cli.main._called", broken)
     assert main([]) == 1
     assert row_of("this is a bug").fullmatch(capsys.readouterr().err.strip().removeprefix("compress: error: "))
+
+
+@pytest.mark.parametrize("greedy", [lambda: torch.empty(10**15), lambda: bytearray(10**17)])
+def test_a_want_of_memory_is_no_bug(
+    greedy: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("compress.cli.main._called", lambda *arguments: greedy())
+    assert main([]) == 2
+    assert row_of("the memory does not suffice").fullmatch(
+        capsys.readouterr().err.strip().removeprefix("compress: error: ")
+    )

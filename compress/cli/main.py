@@ -17,7 +17,7 @@ from compress import __version__
 from compress.cli.console import PROGRAM, Console
 from compress.cli.lazy_group import CommandEntry, LazyGroup
 from compress.cli.output import drop_stdout, reader_left
-from compress.errors import CompressError
+from compress.errors import CompressError, first_line, out_of_memory
 
 DONE, BUG, USAGE, INTERRUPTED = 0, 1, 2, 130
 _COMPLETION_VARIABLE = "_COMPRESS_COMPLETE"
@@ -100,9 +100,13 @@ def _guarded(arguments: list[str], console: Console) -> int:
     except Exception as error:  # noqa: BLE001 - the outermost layer
         if isinstance(error, BrokenPipeError) and reader_left():
             return DONE
-        report = "this is a bug; please report it with the output of --debug"
-        console.error(f"{type(error).__name__}: {error} ({report})")
-        code = BUG
+        if out_of_memory(error):
+            console.error(f"the memory does not suffice ({first_line(error)}); pass a smaller --batch-size")
+            code = USAGE
+        else:
+            report = "this is a bug; please report it with the output of --debug"
+            console.error(f"{type(error).__name__}: {error} ({report})")
+            code = BUG
     if console.closing_line is not None:
         console.say(console.closing_line())
     return code

@@ -21,6 +21,8 @@ finish() { # the name of the step and its exit code
     3) echo "gate: $1: not good enough; the gates that failed are listed above" >&2 ;;
     2) echo "gate: $1: cannot work; the error above says what, where and how to mend it" >&2 ;;
     130) echo "gate: $1: interrupted; nothing half-written is left, so simply run it again" >&2 ;;
+    126 | 127) echo "gate: $1: the program compress is not found or cannot be run" >&2 ;;
+    137) echo "gate: $1: killed, probably for want of memory; a smaller --batch-size needs less" >&2 ;;
     *) echo "gate: $1: failed with exit code $2, which is a bug; run it with --debug and report it" >&2 ;;
   esac
   exit "$2"
@@ -31,6 +33,7 @@ if [[ -z $MODEL || -z $CALIBRATION || -z $TEST ]]; then
   exit 2
 fi
 mkdir -p "$WORK" || exit 2
+rm -f "$WORK/result.json" "$WORK/gates.xml"  # those of an earlier call
 
 compress prune "$MODEL" -o "$WORK/pruned" --overwrite --data "$CALIBRATION" \
   --members "$MEMBERS" --keep "$KEEP" --branch-layer "$BRANCH_LAYER" || finish prune $?

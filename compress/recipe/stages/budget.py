@@ -8,7 +8,7 @@ from typing import ClassVar
 from compress.budgeting.options import Budget
 from compress.recipe.schema import DataSources
 from compress.recipe.stages.base import Kind, StageInputs, required_reference
-from compress.recipe.stages.training import Teacher, TrainingStage, check_teacher
+from compress.recipe.stages.training import Teacher, TrainingStage
 
 
 class BudgetEntry(Budget):
@@ -39,10 +39,6 @@ class BudgetStage(TrainingStage[BudgetEntry]):
         found = {"train": required_reference(sources.train, "train", "which stage budget learns from")}
         further = {"calibration": sources.calibration, "validation": sources.validation}
         return found | {role: reference for role, reference in further.items() if reference is not None}
-
-    def check(self, sources: DataSources, options: BudgetEntry, label: str, earlier: tuple[Kind, ...]) -> None:
-        """A model is not its own teacher."""
-        check_teacher(options.teacher, label, earlier)
 
     def execute(self, inputs: StageInputs, options: BudgetEntry) -> None:
         """Attach, train, write."""

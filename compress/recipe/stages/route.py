@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from compress.recipe.schema import DataSources
 from compress.recipe.stages.base import Kind, StageInputs, required_reference
-from compress.recipe.stages.training import Teacher, TrainingStage, check_teacher
+from compress.recipe.stages.training import Teacher, TrainingStage
 from compress.routing.options import Route
 from compress.tuning.metric import chosen_metric
 
@@ -45,10 +45,9 @@ class RouteStage(TrainingStage[RouteEntry]):
         return found
 
     def check(self, sources: DataSources, options: RouteEntry, label: str, earlier: tuple[Kind, ...]) -> None:
-        """The metric exists; a model is not its own teacher."""
+        """The metric exists."""
         if sources.validation is not None:
             chosen_metric(options.metric, {})
-        check_teacher(options.teacher, label, earlier)
 
     def execute(self, inputs: StageInputs, options: RouteEntry) -> None:
         """Attach, train, write."""
