@@ -42,23 +42,33 @@ _KIND_CURES: dict[Kind, str] = {
 }
 
 
-def check_target(target: Path, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> None:
+def check_target(
+    target: Path, *, overwrite: bool = False, inputs: Iterable[object] = (), outside: Iterable[Path] = ()
+) -> None:
     """Refuse a place where no artifact may be put, without touching it.
 
     Args:
         target: the place.
         overwrite: whether an artifact that is there may be replaced, with everything else in its folder.
         inputs: what the artifact is made from; those that are no paths are passed over.
+        outside: folders in which it may not lie, such as those of images, where it would be taken for a class.
 
     Raises:
         ArtifactError: it is a file, a mount point, the working folder, one of the inputs or around or inside of one,
             or a folder with content that ``overwrite`` does not cover: without ``overwrite`` any, with it one that is
-            no artifact.
+            no artifact, or that holds another one.
     """
     real = Path(os.path.realpath(target))
     for given in inputs:
         if isinstance(given, str | os.PathLike):
             _check_apart(target, real, Path(os.path.realpath(expanded(given))))
+    for folder in outside:
+        if Path(os.path.realpath(folder)) in (real, *real.parents):
+            raise ArtifactError(
+                f"lies in the data {folder}, of which it would become a part",
+                where=str(target),
+                fix="choose a folder outside of the data",
+            )
     try:
         if not os.path.lexists(real):
             return
@@ -78,6 +88,13 @@ def check_target(target: Path, *, overwrite: bool = False, inputs: Iterable[obje
             where=str(target),
             fix="delete it yourself or choose another folder",
         )
+    for name in content:
+        if (real / name / MANIFEST_NAME).is_file() and not _is_part(name, real):
+            raise ArtifactError(
+                f"holds another artifact, {name!r}, which would be lost",
+                where=str(target),
+                fix="move it away or choose another folder",
+            )
 
 
 def _check_apart(target: Path, real: Path, given: Path) -> None:

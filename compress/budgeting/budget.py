@@ -17,6 +17,7 @@ from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
 from compress.budgeting.shifting import check_reachable, shift_predictors
 from compress.data.base import Dataset, given_dataset
+from compress.data.reference import image_folders
 from compress.data.subset import take
 from compress.distributed import processes
 from compress.errors import DataError
@@ -39,6 +40,8 @@ MEASURED_SAMPLES = 1024
 """Training samples that budgets are shifted and measured on when there is no calibration set."""
 MISSED = 0.01
 """Distance from the share that was asked for beyond which the result says that it was missed."""
+OUTSIDE = 0.05
+"""Distance of the mean share from the range min to max beyond which a warning says that it was not reached."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,6 @@ class BudgetResult:
         ]
         if self.missed:
             lines.append(f"asked for {self.calibrate_to:.3f} of the heads: no shift of the predictors came nearer")
-        if found.collapsed:
-            lines.append("every input gets the same budget: the predictors have collapsed")
         return "\n".join([*lines, f"written to {self.folder}"])
 
     def to_plain(self) -> dict[str, Any]:
@@ -156,7 +157,9 @@ def _events(folder: str | Path | None) -> Path | None:
 
 
 def _train(job: Job, given: str | Path | Transformer, finishing: _Finishing) -> BudgetResult:
-    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite, inputs=(given,)))
+    job.team.on_main(
+        lambda: check_target(job.out, overwrite=job.overwrite, inputs=(given,), outside=image_folders(job.dataset))
+    )
     start = starting_model(given, job.dataset, from_scratch=False, seed=job.options.seed)
     parent = parent_of(given, start)
     budgeted = attach_budgets(start, finishing.options)
@@ -229,18 +232,34 @@ class _Finishing:
                 self.shift = shift_predictors(model, dataset, runtime, target)
             self.measured = measure_budgets(model, dataset, runtime)
         model.to("cpu", dtype)
-        if self.measured.collapsed and self.options.fixed is None:
-            log.warning(
-                "every input gets the same budget, %.3f of the heads (deviation %.4f): the predictors have collapsed; "
-                "widen --min and --max, train longer, or lower --budget-weight",
-                self.measured.mean,
-                self.measured.deviation,
-            )
+        if self.options.fixed is None:
+            self._warn()
         return {
             "budget": asdict(self.measured) | {"collapsed": self.measured.collapsed},
             "shift": self.shift,
             "calibration": dataset.fingerprint,
         }
+
+    def _warn(self) -> None:
+        """Say when the budgets are not what they were trained to be; one sentence, as the first cause explains both."""
+        found, low, high = self.measured, self.options.min, self.options.max
+        beyond = max(found.mean - high, low - found.mean)
+        if beyond > OUTSIDE and self.options.calibrate_to is None:
+            log.warning(
+                "%.3f of the heads run, but the budgets were to lie between --min %g and --max %g: they were not "
+                "reached; train longer, or raise --budget-weight or --predictor-lr",
+                found.mean,
+                low,
+                high,
+            )
+        elif found.collapsed:
+            log.warning(
+                "every input gets the same budget, %.3f of the heads (5 %% of the inputs below %.3f, 5 %% above %.3f): "
+                "the predictors have collapsed; widen --min and --max, train longer, or lower --budget-weight",
+                found.mean,
+                found.p05,
+                found.p95,
+            )
 
 
 def _once_evaluated(options: Budget) -> Tune:

@@ -19,6 +19,7 @@ from compress.calibration.options import Calibrate
 from compress.calibration.threshold import answered, coverage_threshold, risk_threshold
 from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.labels import align_labels
+from compress.data.reference import image_folders
 from compress.inference.forward import all_answers
 from compress.inference.temperature import fit_temperature
 from compress.opening import open_model
@@ -57,9 +58,8 @@ class CalibrateResult:
         """A short text for the terminal."""
         lines = [f"temperature {self.temperature:.4g}: NLL {self.nll_before:.4f} before, {self.nll_after:.4f} after"]
         if self.abstention is not None:
-            limit = f"{self.abstention.score.replace('_', ' ')} score {self.abstention.threshold:.4g}"
             wrong = f"{self.risk:.1%} of these wrong ({1 - self.accuracy:.1%} when all are answered)"
-            lines.append(f"abstains above {limit}: answers {self.coverage:.1%} of the samples, {wrong}")
+            lines.append(f"{self.abstention.rule}: answers {self.coverage:.1%} of the samples, {wrong}")
         return "\n".join([*lines, f"on {self.samples:,} samples; written to {self.folder}"])
 
     def to_plain(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def calibrate(
     Source: see ``fit_temperature`` and ``risk_threshold``.
     """
     options, runtime, out = options or Calibrate(), runtime or Runtime(), Path(out)
-    check_target(out, overwrite=overwrite, inputs=(model,))
+    check_target(out, overwrite=overwrite, inputs=(model,), outside=image_folders(data))
     opened = open_model(model)
     dataset = given_dataset(data)
     require_kind(dataset, opened.config.preprocessing.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,6 +70,18 @@ def parse_reference(text: str) -> Reference:
     if step == 0:
         raise DataError("the step between samples is 0", where=text, fix="write [START:STOP:STEP] with a step above 0")
     return replace(_whole(text[: found.start()]), text=text, rows=slice(start, stop, step))
+
+
+def image_folders(*given: object) -> list[Path]:
+    """The folders of images among references and data sets, in which nothing else may be put."""
+    texts = (one if isinstance(one, str) else getattr(one, "reference", "") for one in given)
+    found = []
+    for text in filter(None, texts):
+        with contextlib.suppress(DataError):  # whoever opens it says what is wrong
+            reference = parse_reference(text)
+            if reference.kind == "folder":
+                found.append(reference.path)
+    return found
 
 
 def _whole(text: str) -> Reference:

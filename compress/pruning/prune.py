@@ -12,6 +12,7 @@ from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset, given_dataset, require_kind
 from compress.data.batches import batches
 from compress.data.labels import align_labels
+from compress.data.reference import image_folders
 from compress.distributed import processes
 from compress.errors import ArtifactError, ModelError, UsageError
 from compress.opening import open_model
@@ -71,7 +72,7 @@ def prune(
     options, runtime, out = options or Prune(), runtime or Runtime(), Path(out)
     check_options(options, ood=ood is not None, scores=scores is not None)
     team = processes(runtime.torch_device())
-    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
+    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,), outside=image_folders(data, ood)))
     model = open_single(model)
     dataset = open_calibration(data, model, labelled=needs_labels(options))
     foreign = open_foreign(ood, model)

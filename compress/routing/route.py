@@ -11,6 +11,7 @@ from typing import Any
 from compress.artifact.folder import check_target
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, given_dataset
+from compress.data.reference import image_folders
 from compress.distributed import Processes, processes
 from compress.errors import ModelError, UsageError
 from compress.opening import open_model
@@ -107,7 +108,7 @@ def route(
     if tensorboard is not None:
         require_tensorboard()
     team = _team(options, runtime)
-    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,)))
+    team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,), outside=image_folders(data)))
     dataset = given_dataset(data)
     routed, resolved, parent = _routed_start(model, dataset, calibration, options, runtime)
     job = Job(

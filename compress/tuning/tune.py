@@ -11,6 +11,7 @@ from compress.artifact.folder import check_target
 from compress.artifact.manifest import read_manifest
 from compress.backbones.source import ModelSource
 from compress.data.base import Dataset, given_dataset
+from compress.data.reference import image_folders
 from compress.distributed import processes
 from compress.opening import artifact_folder, open_model
 from compress.parent import parent_of
@@ -117,7 +118,9 @@ def tune(
 
 
 def _tune_all(job: Job, reference: str | Path | ModelSource | Transformer) -> tuple[Tuned, ...]:
-    job.team.on_main(lambda: check_target(job.out, overwrite=job.overwrite, inputs=(reference,)))
+    job.team.on_main(
+        lambda: check_target(job.out, overwrite=job.overwrite, inputs=(reference,), outside=image_folders(job.dataset))
+    )
     if job.options.objective == "captions":
         models: tuple[Tuned, ...] = (tune_pair(job, reference),)
         remove_states(job.out)

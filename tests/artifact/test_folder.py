@@ -440,3 +440,16 @@ class TestOutputsAndInputs:
         check_target(tmp_path / "out", inputs=[artifact, "timm:vit_tiny_patch16_224", None])
         check_target(tmp_path / "plain" / "out", inputs=[tmp_path / "plain"])
         check_target(artifact / "fused", inputs=[artifact])
+
+    def test_an_artifact_that_holds_another_is_not_replaced(self, artifact: Path) -> None:
+        check_target(artifact, overwrite=True)  # its own members are its own
+        save_model(artifact / "fused")
+        with pytest.raises(ArtifactError, match="holds another artifact, 'fused', which would be lost; move it away"):
+            check_target(artifact, overwrite=True)
+
+    @pytest.mark.parametrize("place", ["out", "cats/out", "."])
+    def test_nothing_is_put_among_the_data(self, tmp_path: Path, place: str) -> None:
+        (tmp_path / "images" / "cats").mkdir(parents=True)
+        with pytest.raises(ArtifactError, match="of which it would become a part; choose a folder outside of the data"):
+            check_target(tmp_path / "images" / place, outside=[tmp_path / "images"])
+        check_target(tmp_path / "images-out", outside=[tmp_path / "images"])

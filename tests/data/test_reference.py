@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tiny.pictures import pictures, save_pictures
 
 from compress.data.base import open_dataset, require_kind
-from compress.data.reference import Reference, parse_reference
+from compress.data.reference import Reference, image_folders, parse_reference
 from compress.data.sequence import SequenceDataset
 from compress.errors import DataError
 
@@ -94,3 +95,10 @@ def test_a_path_that_ends_in_brackets_is_never_cut(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="are not read"):
         open_dataset(str(tmp_path / "a.csv[:1]"))
     assert len(open_dataset(str(tmp_path / "a.csv") + "[1:]")) == 1
+
+
+def test_folders_of_images_among_references_and_data_sets(tmp_path: Path) -> None:
+    save_pictures(pictures(4, ("a", "b")), tmp_path / "images")
+    (tmp_path / "t.csv").write_text("text,label\nx,1\n")
+    given = [f"{tmp_path / 'images'}[:2]", open_dataset(str(tmp_path / "images")), str(tmp_path / "t.csv"), None, "no"]
+    assert image_folders(*given) == [tmp_path / "images"] * 2
