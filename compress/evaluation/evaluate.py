@@ -226,6 +226,6 @@ def _aligned(test: Dataset, subjects: Sequence[Subject]) -> Dataset:
                 raise ModelError(
                     f"its labels differ from those of {subjects[0].name}",
                     where=subject.name,
-                    fix="compare models of one task",
+                    fix="compare models of one task, or open it with --label for each class",
                 )
     return align_labels(test, first.labels)

@@ -30,7 +30,7 @@ class Bootstrap:
 
     Attributes:
         resamples: how many were drawn.
-        intervals: by model, then metric.
+        intervals: by model, then metric; none for a metric that no resample changes.
         differences: by model, then metric: model − first model, from paired resamples; none for the first model.
     """
 
@@ -76,7 +76,10 @@ def bootstrap(
                 values[name][key][start : start + len(resampled)] = resampled
     return Bootstrap(
         resamples,
-        {name: {key: percentile_interval(values[name][key], level) for key in values[name]} for name in names},
+        {
+            name: {key: percentile_interval(own, level) for key, own in values[name].items() if _vary(own)}
+            for name in names
+        },
         {
             name: {
                 key: percentile_interval(values[name][key] - values[names[0]][key], level)
@@ -86,6 +89,11 @@ def bootstrap(
             for name in names[1:]
         },
     )
+
+
+def _vary(values: Tensor) -> bool:
+    """Whether resamples differ at all: a hundred right answers of a hundred do not say that all others are right."""
+    return bool((values != values[0]).any())
 
 
 def percentile_interval(values: Tensor, level: float = 0.95) -> Interval:

@@ -91,6 +91,15 @@ def test_what_has_no_value_has_no_interval(columns_of) -> None:
     assert bootstrap({"m": model}, catalogue(["o"])).intervals == {"m": {}}
 
 
+def test_what_no_resample_changes_has_no_interval(columns_of) -> None:
+    """All right of 400 does not say that others are: 100 % to 100 % would be no interval of the accuracy."""
+    model = predictions(columns_of, 0, skill=100.0)
+    assert bool(model.test.correct.all())
+    found = bootstrap({"m": model, "n": model}, catalogue(["o"]))
+    assert "cls/accuracy" not in found.intervals["m"]
+    assert found.differences["n"]["cls/accuracy"].contains(0)
+
+
 def test_models_on_other_samples_are_refused(columns_of) -> None:
     first = predictions(columns_of, 0)
     for second in (predictions(columns_of, 0, samples=300), predictions(columns_of, 0, ood=0)):

@@ -209,14 +209,23 @@ def kind_words(model: ModelResult) -> str:
     if model.kind == "members":
         return f"{model.members} separate models that answer together"
     words = {
-        "single": "one model, nothing removed",
+        "single": "one model" if model.budget or model.kept_tokens else "one model, nothing removed",
         "pruned": "one model with attention heads removed",
         "fused": f"{counted(model.members, 'member', 'members')} fused into one model",
         "deep_ensemble": f"{counted(model.members, 'model', 'models')} trained apart that answer together",
         "mc_dropout": f"one model asked {counted(model.members, 'time', 'times')} with random dropout",
         "temperature": "one model with its probabilities softened or sharpened",
     }
-    return words.get(model.kind, model.kind.replace("_", " "))
+    return words.get(model.kind, model.kind.replace("_", " ")) + _use_words(model)
+
+
+def _use_words(model: ModelResult) -> str:
+    """What a model with budgets or routers runs, behind the words for its kind."""
+    heads = "" if model.budget is None else f"; {percent(model.budget.mean)} of its heads run, on average"
+    tokens = (
+        "" if model.kept_tokens is None else f"; {percent(model.kept_tokens.mean)} of the tokens pass routed layers"
+    )
+    return heads + tokens
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from compress.evaluation.input_use import InputUse
 from compress.evaluation.report.budgets import GROUPS, SHOWN
 from compress.evaluation.report.content import ReportContent, gather_content
 from compress.evaluation.report.look import drawing
+from compress.evaluation.report.overview import kind_words
 from compress.evaluation.report.sections import draw_sections
+from compress.evaluation.result import ModelResult
+from compress.evaluation.use_summary import ShareSummary
 
 
 def with_use(evaluation: Evaluation, name: str, heads: Tensor) -> Evaluation:
@@ -51,6 +54,15 @@ def test_budgets_are_compared_with_the_loss_of_the_first_model(
         sections = {section.key: section for section in draw_sections(content)}
     assert [picture.name.rpartition("-")[0] for picture in sections["budgets"].pictures]
     assert len(sections["budgets"].pictures) == 3
+
+
+def test_a_model_that_runs_a_part_of_itself_is_not_called_whole() -> None:
+    half = ShareSummary(mean=0.5, p05=0.5, p95=0.5, histogram=(0,) * 10, layers=(0.5,))
+    assert kind_words(ModelResult(name="m", kind="single")) == "one model, nothing removed"
+    assert kind_words(ModelResult(name="m", kind="single", budget=half)).startswith("one model; 50")
+    words = kind_words(ModelResult(name="m", kind="fused", members=3, budget=half, kept_tokens=half))
+    assert words.startswith("3 members fused into one model; 50")
+    assert words.endswith("of the tokens pass routed layers")
 
 
 def test_without_budgets_there_is_no_such_section(
