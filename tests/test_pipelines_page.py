@@ -70,7 +70,7 @@ DIGITS = {
 
 
 def test_the_script_passes_a_good_model_and_stops_at_a_bad_one(tmp_path: Path, programs: str) -> None:
-    code, said = gate(tmp_path, programs, **DIGITS, KEEP="11", MAX_LOSS="0.2", MAX_ECE="0.5")
+    code, said = gate(tmp_path, programs, **DIGITS, KEEP="11", MAX_LOSS="0.2", MAX_ECE="0.5", MAX_FLOPS="3")
     assert code == 0, said
     assert said.endswith("gate: good enough; the model is runs/gate/fused\n")
     assert (tmp_path / "runs/gate/fused/MANIFEST.json").is_file()

@@ -15,6 +15,7 @@ MEMBERS=${MEMBERS:-3}
 BRANCH_LAYER=${BRANCH_LAYER:-0}
 MAX_LOSS=${MAX_LOSS:-0.01}    # accuracy that may be lost
 MAX_ECE=${MAX_ECE:-0.05}      # calibration error that is allowed
+MAX_FLOPS=${MAX_FLOPS:-1.5}   # FLOPs per input over those of MODEL; members that differ from layer 0 on cost most
 
 finish() { # the name of the step and its exit code
   case $2 in
@@ -40,5 +41,6 @@ compress prune "$MODEL" -o "$WORK/pruned" --overwrite --data "$CALIBRATION" \
 compress fuse "$WORK/pruned" -o "$WORK/fused" --overwrite || finish fuse $?
 compress eval single="$MODEL" fused="$WORK/fused" --data "$TEST" --no-latency \
   --fail-if "fused: cls/accuracy < single - $MAX_LOSS" --fail-if "fused: cal/ece > $MAX_ECE" \
+  --fail-if "fused: cost/flops > single * $MAX_FLOPS" \
   --json "$WORK/result.json" --junit "$WORK/gates.xml" || finish eval $?
 echo "gate: good enough; the model is $WORK/fused" >&2
