@@ -75,13 +75,12 @@ def test_the_script_passes_a_good_model_and_stops_at_a_bad_one(tmp_path: Path, p
     assert said.endswith("gate: good enough; the model is runs/gate/fused\n")
     assert (tmp_path / "runs/gate/fused/MANIFEST.json").is_file()
 
-    code, said = gate(
-        tmp_path, programs, **DIGITS, KEEP="1", MAX_LOSS="0.01"
-    )  # in the same folder, as a pipeline would
+    # In the same folder, as a pipeline would.
+    code, said = gate(tmp_path, programs, **DIGITS, KEEP="1", MAX_LOSS="0.01")
     assert code == 3, said
     assert "gate: eval: not good enough" in said
     suite = ElementTree.parse(tmp_path / "runs/gate/gates.xml").getroot()
-    assert suite.attrib["tests"] == "2"
+    assert suite.attrib["tests"] == "3"
     assert int(suite.attrib["failures"]) >= 1
 
 
