@@ -156,7 +156,7 @@ def load_strictly(
         ]
         only_head = not unexpected and set(missing) | set(misfits) <= resettable
         fix = (
-            "pass --reset-classifier to start the classifier anew"
+            "pass --reset-classifier, and --label for each class where labels are missing, to start the classifier anew"
             if only_head
             else "check the architecture and its arguments"
         )

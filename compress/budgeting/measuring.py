@@ -19,7 +19,7 @@ from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
 
 COLLAPSED = 0.01
-"""Deviation of the executed share between inputs below which they all get the same."""
+"""Width of the middle 90 % of the inputs' executed shares below which all get the same."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Measured:
 
     @property
     def collapsed(self) -> bool:
-        """Whether all inputs get the same budget."""
-        return self.deviation < COLLAPSED
+        """Whether nearly all inputs get the same budget."""
+        return self.p95 - self.p05 < COLLAPSED
 
 
 def measure_budgets(model: Transformer, dataset: Dataset, runtime: Runtime) -> Measured:

@@ -50,7 +50,7 @@ class Budget(Training):
     @model_validator(mode="after")
     def _possible(self) -> Budget:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}")
+            raise ValueError(f"--min {self.min:g} is above --max {self.max:g}; lower --min or raise --max")
         if self.fixed is not None and self.calibrate_to is not None:
             raise ValueError("a fixed budget has no predictor that calibrate_to could shift")
         for name in ("evaluate_steps", "patience"):

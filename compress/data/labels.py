@@ -85,5 +85,5 @@ def _misfit(dataset: Dataset, row: int, name: str, labels: tuple[str, ...]) -> D
     return DataError(
         f"label {name!r} {what} the model's {len(labels)} labels ({shown})",
         where=f"{dataset.reference}, row {dataset[row].id}",
-        fix="correct the row, or open the model with the labels that the data use",
+        fix="correct the row, or open the model with the labels that the data use: --label once for each class",
     )

@@ -116,12 +116,27 @@ class Abstention(Options):
     The threshold belongs to the exact weights, heads and temperature that it was fitted with.
     """
 
-    score: UncertaintyScore = Field(description="The score; high for uncertain inputs.")
+    score: UncertaintyScore = Field(
+        description="The score; high for uncertain inputs. max_probability is 1 minus the probability, "
+        "max_logit minus the logit."
+    )
     threshold: float = Field(allow_inf_nan=False, description="Inputs with a higher score are abstained from.")
     target: Literal["coverage", "risk"] = Field(
         description="What it was fitted to: a share of inputs that are answered, or a share of errors among these."
     )
     value: float = Field(ge=0, le=1, description="The share.")
+
+    @property
+    def rule(self) -> str:
+        """The rule in words; scores that are one minus a probability, or minus a logit, are named as these."""
+        limit = self.threshold
+        if self.score == "max_probability":
+            # A limit so near to 1 that four digits would round it away.
+            shown = f"1 - {limit:.2g}" if 0 < limit < 1e-4 else f"{1 - limit:.4g}"
+            return f"abstains when the probability is below {shown}"
+        if self.score == "max_logit":
+            return f"abstains when the largest logit is below {-limit:.4g}"
+        return f"abstains when the {self.score.replace('_', ' ')} is above {limit:.4g}"
 
 
 class ModelConfig(Options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,10 +20,11 @@ from compress.artifact.store import load_model, read_provenance
 from compress.budgeting import shifting
 from compress.budgeting.budget import attach_budgets, budget
 from compress.budgeting.loss import BudgetLoss, entropy
-from compress.budgeting.measuring import measure_budgets
+from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
 from compress.budgeting.schedules import entropy_coefficient, gating, head_temperature
 from compress.budgeting.shifting import TOLERANCE, shift_predictors
+from compress.cli.main import main
 from compress.data.base import Dataset
 from compress.data.builtin import digits
 from compress.data.labels import AlignedDataset
@@ -233,10 +235,34 @@ def test_a_collapse_is_said(
 ) -> None:
     constant = take(data, [0] * 32)
     with caplog.at_level(logging.WARNING):
-        result = budget(model, tmp_path / "b", data=constant, options=options(steps=2), runtime=ON_CPU)
+        result = budget(model, tmp_path / "b", data=constant, options=options(steps=2, max=1.0), runtime=ON_CPU)
     assert result.measured.collapsed
     assert "same budget" in caplog.text
-    assert "collapsed" in result.table()
+    assert "were not reached" not in caplog.text
+    assert "collapsed" not in result.table(), "said once, by the warning"
+
+
+def test_a_range_that_was_not_reached_is_said(
+    model: Transformer, data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    constant = take(data, [0] * 32)
+    with caplog.at_level(logging.WARNING):
+        result = budget(model, tmp_path / "b", data=constant, options=options(steps=2, max=0.4), runtime=ON_CPU)
+    assert result.measured.mean > 0.45
+    assert f"{result.measured.mean:.3f} of the heads run" in caplog.text
+    assert "--max 0.4: they were not reached; train longer, or raise --budget-weight" in caplog.text
+    assert "same budget" not in caplog.text
+
+
+def test_inputs_that_differ_are_no_collapse() -> None:
+    found = Measured(samples=9, mean=0.9, p05=0.889, p95=0.917, deviation=0.0095, accuracy=1.0, soft_accuracy=1.0)
+    assert not found.collapsed
+    assert dataclasses.replace(found, p95=0.89).collapsed
+
+
+def test_a_range_upside_down_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["budget", "m", "-o", "b", "--data", "d", "--min", "0.8", "--max", "0.2"]) == 2
+    assert "--min 0.8 is above --max 0.2; lower --min or raise --max" in capsys.readouterr().err
 
 
 def test_the_ablations_train(model: Transformer, data: Dataset, tmp_path: Path) -> None:

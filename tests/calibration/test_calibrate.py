@@ -18,6 +18,7 @@ from compress.errors import DataError
 from compress.evaluation.evaluate import evaluate
 from compress.evaluation.options import Evaluate
 from compress.runtime import Runtime
+from compress.transformer.config import Abstention, UncertaintyScore
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads, reconfigured
 
@@ -111,6 +112,21 @@ def test_abstention_meets_its_target(model: Transformer, tmp_path: Path) -> None
     assert risky.risk == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(
+    ("score", "threshold", "rule"),
+    [
+        ("max_probability", 0.001556, "abstains when the probability is below 0.9984"),
+        ("max_probability", 3e-7, "abstains when the probability is below 1 - 3e-07"),
+        ("entropy", 0.25, "abstains when the entropy is above 0.25"),
+        ("mutual_information", 0.125, "abstains when the mutual information is above 0.125"),
+        ("energy", -3.5, "abstains when the energy is above -3.5"),
+        ("max_logit", -3.5, "abstains when the largest logit is below 3.5"),
+    ],
+)
+def test_the_rule_reads_forwards(score: UncertaintyScore, threshold: float, rule: str) -> None:
+    assert Abstention(score=score, threshold=threshold, target="coverage", value=0.9).rule == rule
+
+
 def test_pruning_drops_the_threshold_and_keeps_the_temperature(model: Transformer, tmp_path: Path) -> None:
     calibrate(model, tmp_path / "c", data=pictures(model), options=Calibrate(target_coverage=0.9), runtime=ON_CPU)
     loaded = load_model(tmp_path / "c")
@@ -150,6 +166,8 @@ def test_the_command(model: Transformer, tmp_path: Path, capsys: pytest.CaptureF
     assert plain["schema"] == "compress/calibrate"
     assert plain["coverage"] == 0.5
     assert plain["abstention"]["threshold"] == load_model(tmp_path / "c").config.abstention.threshold  # type: ignore[union-attr]
+    assert main([*call, str(tmp_path / "f"), "--target-coverage", "0.5"]) == 0
+    assert "\nabstains when the probability is below 0." in capsys.readouterr().out
     assert main([*call, str(tmp_path / "d")]) == 0
     assert "temperature" in capsys.readouterr().out
     assert main([*call, str(tmp_path / "e"), "--target-coverage", "0.5", "--target-risk", "0.1"]) == 2
