@@ -66,6 +66,7 @@ def _describe(model: Transformer) -> dict[str, Any]:
 
     attention = cast(Layer, model.layers[0]).attention
     cost, structure, routing = count_cost(model), model.structure, model.config.routing
+    budget = model.config.budget
     capacities = {} if routing is None else {block: routing.capacity_of(block) for block in routing.blocks}
     layers = [
         {
@@ -95,6 +96,7 @@ def _describe(model: Transformer) -> dict[str, Any]:
         "tokens": cost.tokens,
         "parameters": cost.parameters,
         "flops": cost.flops,
+        "budget": None if budget is None else budget.model_dump(mode="json"),
         "routing": None if routing is None else routing.model_dump(mode="json"),
         "layers": layers,
     }
@@ -111,6 +113,10 @@ def _table(plain: Mapping[str, Any]) -> str:
         ("parameters", f"{plain['parameters']:,}"),
         ("FLOPs", f"{plain['flops'] / 1e6:,.2f} M per input when all is executed (1 MAC = 2 FLOPs)"),
     ]
+    budget = plain["budget"]
+    if budget is not None:
+        share = "predicted for every input" if budget["fixed"] is None else f"{budget['fixed']:g} of the heads"
+        head.append(("budgets", f"{share}; {budget['choice']} choice of heads"))
     routing = plain["routing"]
     if routing is not None:
         shares = ", ".join(f"{block} ({plain['layers'][block]['capacity']:g})" for block in routing["blocks"])
