@@ -111,7 +111,12 @@ def evaluate(models: tuple[str, ...], json_target: str | None, junit: Path | Non
         from compress.evaluation.junit import junit_xml
 
         write_result(junit, junit_xml(result))
-    emit(result.table(), json.loads(result.to_json()), json_target)
+    table = result.table()
+    if values["report"] is not None:
+        from compress.evaluation.report.folder import PAGE
+
+        table = f"{table}\n\nreport: {values['report'] / PAGE}"
+    emit(table, json.loads(result.to_json()), json_target)
     raise_for_gates([gate.message for gate in result.failed_gates])
 
 

@@ -131,7 +131,8 @@ def sweep(
         columns = {name: values[name] for name in ("text_column", "label_column")}
         sources = SweepSources(model, data, model_details(values), validation, foreign, ood_validation, **columns)
         write_recipe(written[1], written[0], chosen, sources, runtime)
-    emit(f"{result.table()}\nwritten to {out}", json.loads(result.to_json()), json_target)
+    places = f"written to {out}" if written is None else f"written to {out}; recipe: {written[1]}"
+    emit(f"{result.table()}\n{places}", json.loads(result.to_json()), json_target)
 
 
 def _grid(values: Mapping[str, Any]) -> Grid:

@@ -103,6 +103,7 @@ def test_the_command_shows_routes_and_the_report_has_pictures(
     assert "block 1: 4 of 16 pass" in capsys.readouterr().out
     command = ["eval", str(tmp_path / "routed"), "--data", str(tmp_path / "data"), "--no-latency"]
     assert main([*command, "--report", str(tmp_path / "report")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"report: {tmp_path / 'report' / 'index.html'}"
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     assert [entry["routes"]["grid"] for entry in report["routes"]] == [[4, 4]] * 4
     assert "Which tokens pass" in (tmp_path / "report" / "index.html").read_text()

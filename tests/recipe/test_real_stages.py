@@ -17,6 +17,7 @@ from compress.recipe.plan import describe_heads, plan_recipe
 from compress.recipe.read import read_recipe
 from compress.recipe.run import RunResult, run_recipe
 from compress.recipe.stages.base import StageInputs
+from compress.recipe.stages.evaluate import EvaluateEntry, EvaluateStage
 from compress.recipe.stages.fuse import FuseStage
 from compress.recipe.stages.prune import PruneStage
 from compress.transformer.config import Structure
@@ -83,6 +84,12 @@ def test_what_is_hashed_holds_no_time_and_no_path(result: RunResult, recipe: Pat
 def test_a_run_elsewhere_gives_the_same_digests(result: RunResult, recipe: Path, tmp_path: Path) -> None:
     again = run_recipe(read_recipe(recipe), tmp_path / "again")
     assert [outcome.digest for outcome in again.outcomes] == [outcome.digest for outcome in result.outcomes]
+
+
+def test_a_report_is_named_after_the_table(result: RunResult) -> None:
+    folder, stage = result.out / "03-eval", EvaluateStage()
+    assert stage.report(folder, EvaluateEntry(report=True)).table.endswith(f"\nreport: {folder}/report/index.html")
+    assert "report:" not in stage.report(folder, EvaluateEntry()).table
 
 
 @pytest.mark.parametrize("damage", ["{", '{"models": []}'])

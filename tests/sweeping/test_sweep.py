@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny.all_cases import CASES
@@ -183,6 +184,16 @@ class TestCommand:
         *("sweep", "builtin:digits-vit", "--data", "builtin:digits#calibration", "--ood", "builtin:photos"),
         *("--keep", "4,0.5", "--members", "2", "--branch-layer", "5", "--trunk-keep", "12"),
     )
+
+    def test_the_recipe_that_was_written_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        done = SimpleNamespace(table=lambda: "points", to_json=lambda: "{}")
+        monkeypatch.setattr("compress.sweeping.sweep.sweep", lambda *arguments, **options: done)
+        out, file = tmp_path / "sweep", tmp_path / "chosen.yaml"
+        assert main([*self.ARGUMENTS, "-o", str(out), "--write-recipe", "k4-m2-b5", str(file)]) == 0
+        assert capsys.readouterr().out == f"points\nwritten to {out}; recipe: {file}\n"
+        assert file.exists()
 
     @pytest.mark.slow
     def test_table_pictures_json_and_a_recipe_that_makes_the_point(

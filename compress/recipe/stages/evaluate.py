@@ -172,6 +172,7 @@ class EvaluateStage(Stage[EvaluateEntry]):
 
     def report(self, folder: Path, options: EvaluateEntry) -> StageReport:
         """The stored result."""
+        from compress.evaluation.report.folder import PAGE
         from compress.evaluation.result import EvaluationResult
 
         path = folder / RESULT_NAME
@@ -182,7 +183,10 @@ class EvaluateStage(Stage[EvaluateEntry]):
         except (ValidationError, UnicodeDecodeError):
             raise ArtifactError("is damaged", where=str(path), fix="run the stage 'eval' again") from None
         failed = tuple(gate.message for gate in result.failed_gates)
-        return StageReport(result.table(), json.loads(result.to_json()), failed)
+        table = result.table()
+        if options.report:
+            table = f"{table}\n\nreport: {folder / REPORT_NAME / PAGE}"
+        return StageReport(table, json.loads(result.to_json()), failed)
 
     def _models(self, inputs: StageInputs, options: EvaluateEntry) -> dict[str, Given]:
         """What is compared, by name, the reference first."""
