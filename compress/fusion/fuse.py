@@ -105,6 +105,11 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     members = [_read_member(pruned / name) for name in manifest.members]
     config = _fused_config(members, options)
     exact = same_elsewhere([member.state for member in members])
+    if exact and len(members) > 1 and config.structure.branch_layer == len(config.structure.kept_heads):
+        log.warning(
+            "the members are identical: the fused model is one model %d times; pass --max-overlap when pruning",
+            len(members),
+        )
     skeletons = [build_skeleton(member.config, member.files, bounds=bounds_of(member.state)) for member in members]
     fused = build_skeleton(config, members[0].files)
     entries = list(fused_entries(fused, skeletons, [member.state for member in members]))

@@ -298,3 +298,13 @@ def test_a_fused_model_answers_the_same_bits_in_a_fresh_process(tmp_path: Path) 
     with torch.inference_mode():
         here = load_model(tmp_path / "fused").members(case.inputs).double()
     assert torch.equal(torch.tensor(json.loads(fresh.stdout), dtype=torch.float64), here)
+
+
+def test_members_that_are_identical_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = CASES["timm plain"]().model
+    layers = len(model.layers)
+    same, other = prune_heads(model, [(0, 1)] * layers), prune_heads(model, [(0, 1)] * (layers - 1) + [(1, 2)])
+    fuse(save_set([same, other], tmp_path / "different"), tmp_path / "a")
+    assert "identical" not in caplog.text
+    fuse(save_set([same, same, same], tmp_path / "same"), tmp_path / "b")
+    assert "the fused model is one model 3 times; pass --max-overlap when pruning" in caplog.text
