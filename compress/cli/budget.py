@@ -11,7 +11,7 @@ from compress.budgeting.options import Budget
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
-from compress.cli.schema_options import read_options, schema_options
+from compress.cli.schema_options import read_options, refuse_together, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
@@ -71,6 +71,7 @@ def budget(
     MODEL is an artifact's folder, single, pruned or fused, or a family's model. The heads that are not chosen are not
     computed. A call that was interrupted goes on when it is repeated.
     """
+    refuse_together("steps", "epochs")
     options = read_options(Budget, values)
     runtime = read_options(Runtime, {name: values[name] for name in ("device", "dtype")})
 

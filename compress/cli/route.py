@@ -10,7 +10,7 @@ import click
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
-from compress.cli.schema_options import read_options, schema_options
+from compress.cli.schema_options import read_options, refuse_together, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
@@ -76,6 +76,7 @@ def route(
     MODEL is an artifact's folder, single, pruned or fused, or a family's model. The tokens that do not pass are not
     computed. A call that was interrupted goes on when it is repeated.
     """
+    refuse_together("steps", "epochs")
     options = read_options(Route, values)
     runtime = read_options(Runtime, {name: values[name] for name in ("device", "dtype")})
 

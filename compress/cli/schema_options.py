@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 import click
+from click.core import ParameterSource
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -118,6 +119,14 @@ def read_options(schema: type[S], given: Mapping[str, Any], *, base: S | None = 
             raise UsageError(what) from None
         name = str(first[0])
         raise UsageError(what, where=option_name(name), fix=suggestion(details[0], schema, name)) from None
+
+
+def refuse_together(*names: str) -> None:
+    """Raise ``UsageError`` when all these parameters of the running command were given on its line."""
+    context = click.get_current_context()
+    if all(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names):
+        options = " and ".join(map(option_name, names))
+        raise UsageError(f"{options} do not go together", fix="give one of them")
 
 
 def option_name(field: str) -> str:

@@ -11,7 +11,7 @@ import click
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
-from compress.cli.schema_options import read_options, schema_options
+from compress.cli.schema_options import read_options, refuse_together, schema_options
 from compress.cli.several import assigned
 from compress.cli.shared_options import (
     COMPUTING,
@@ -99,6 +99,7 @@ def tune(
     MODEL is an artifact's folder, the folder of members, timm:NAME, hf:ID-or-folder, open_clip:NAME or
     builtin:digits-vit. A call that was interrupted goes on when it is repeated.
     """
+    refuse_together("steps", "epochs")
     options = read_options(Tune, values)
     runtime = read_options(Runtime, {name: values[name] for name in ("device", "dtype")})
     foreign = named_references(ood, "--ood")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from compress.cli.help_pages import SectionedCommand
+from compress.cli.main import main
 from compress.cli.schema_options import read_options, schema_options
 from compress.errors import UsageError
 from compress.evaluation.options import Evaluate
@@ -138,3 +139,12 @@ def test_a_field_without_an_option_is_a_programming_error() -> None:
 
     with pytest.raises(TypeError, match="'table'"):
         parsed(Strange)
+
+
+@pytest.mark.parametrize("command", ["tune", "budget", "route"])
+def test_two_lengths_of_a_training_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    call = [command, "nowhere", "-o", "out", "--data", "nowhere", "--steps", "5"]
+    assert main([*call, "--epochs", "1"]) == 2
+    assert "--steps and --epochs do not go together; give one of them" in capsys.readouterr().err
+    assert main(call) == 2
+    assert "--epochs" not in capsys.readouterr().err
