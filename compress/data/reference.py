@@ -14,6 +14,7 @@ from compress.registry import nearest
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 IDX_NAME = re.compile(r"idx\d-ubyte(\.gz)?$")
+BRACKETS = re.compile(r"\[[^\[\]/]*\]$")
 ROWS = re.compile(r"\[(-?\d*):(-?\d*)(?::(\d*))?\]$")
 IDX_IMAGES_NAME = re.compile(r"images[-.]idx3-ubyte(\.gz)?$")
 
@@ -61,15 +62,25 @@ def parse_reference(text: str) -> Reference:
     """Find out what ``text`` refers to; see ``open_dataset`` for the grammar.
 
     Raises:
-        DataError: no such path, an unknown prefix, suffix or split, a step of 0.
+        DataError: no such path, an unknown prefix, suffix or split, a slice that is none, a step of 0.
     """
     found = ROWS.search(text)
-    if found is None or expanded(text).exists():
+    if expanded(text).exists():
+        return _whole(text)
+    if found is None:
+        _check_brackets(text)
         return _whole(text)
     start, stop, step = (int(number) if number not in ("", None) else None for number in found.groups())
     if step == 0:
         raise DataError("the step between samples is 0", where=text, fix="write [START:STOP:STEP] with a step above 0")
     return replace(_whole(text[: found.start()]), text=text, rows=slice(start, stop, step))
+
+
+def _check_brackets(text: str) -> None:
+    """Raise ``DataError`` when brackets at the end were meant as a slice; paths may end in others."""
+    found = BRACKETS.search(text)
+    if found and (":" in found[0] or text.startswith(("builtin:", "hf:"))):
+        raise DataError(f"{found[0]} is no slice", where=text, fix="write [START:STOP] or [START:STOP:STEP]")
 
 
 def image_folders(*given: object) -> list[Path]:

@@ -50,6 +50,10 @@ def test_user_errors_name_the_place_and_the_mend(tmp_path: Path) -> None:
         f"{tmp_path / 'absent'}": "no such file or folder",
         "": "no such file or folder",
         "x" * 5000: "cannot be read (File name too long)",
+        "builtin:digits#calibration[a:b]": "[a:b] is no slice; write [START:STOP] or [START:STOP:STEP]",
+        "builtin:digits#calibration[5]": "[5] is no slice",
+        f"{tmp_path / 'table.csv'}[1:2:3:4]": "[1:2:3:4] is no slice",
+        f"{tmp_path / 'absent [old]'}": "no such file or folder",
         "bulitin:digits": "unknown prefix 'bulitin:'; did you mean 'builtin'?",
     }.items():
         with pytest.raises(DataError) as caught:
