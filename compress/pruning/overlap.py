@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 from torch import Tensor
 
@@ -56,21 +57,46 @@ def limit_overlap(selection: Selection, importance: Sequence[Sequence[Tensor]], 
     Raises:
         UsageError: the bound cannot be met; names the smallest overlap that was found.
     """
+    least = smallest_overlap(selection, [len(scores) for scores in importance[0]])
+    if least > bound + 1e-9:
+        raise _impossible(bound, f"possible is {least:.3f}")
     current = [[set(heads) for heads in member] for member in selection]
     while largest_overlap(current) > bound:
         best = min(
             _useful(current, importance, bound), key=lambda pair: (pair[0], pair[1].member, pair[1].layer), default=None
         )
         if best is None:
-            raise UsageError(
-                f"members that overlap by at most {bound:g} cannot be chosen; the smallest overlap found is "
-                f"{largest_overlap(current):.3f}",
-                where="--max-overlap",
-                fix="allow more overlap, keep fewer heads, or make fewer members",
-            )
+            raise _impossible(bound, f"found is {largest_overlap(current):.3f}")
         swap = best[1]
         current[swap.member][swap.layer] ^= {swap.out, swap.into}
     return current
+
+
+def smallest_overlap(selection: Selection, available: Sequence[int]) -> float:
+    """A bound below which the largest overlap of two members cannot fall, whatever heads they keep; by counting.
+
+    A head that n members keep is shared by n(n − 1)/2 pairs, fewest in all when each head of a layer is kept equally
+    often. Shared heads are at most a share b/(1 + b) of the two members' heads when they overlap by at most b.
+
+    Args:
+        selection: of two or more members; how many heads each keeps in each layer is all that counts.
+        available: heads of each layer.
+    """
+    shared = total = 0
+    for layer, heads in enumerate(available):
+        kept = sum(len(member[layer]) for member in selection)
+        often, rest = divmod(kept, heads)
+        shared += rest * comb(often + 1, 2) + (heads - rest) * comb(often, 2)
+        total += kept * (len(selection) - 1)
+    return shared / (total - shared) if shared else 0.0
+
+
+def _impossible(bound: float, smallest: str) -> UsageError:
+    return UsageError(
+        f"members that overlap by at most {bound:g} cannot be chosen; the smallest overlap {smallest}",
+        where="--max-overlap",
+        fix="allow more overlap, keep fewer heads, or make fewer members",
+    )
 
 
 def _useful(current: Selection, importance: Sequence[Sequence[Tensor]], bound: float) -> Iterator[tuple[float, _Swap]]:

@@ -125,7 +125,7 @@ def test_a_bound_on_the_overlap_is_met_and_its_price_measured_again(model: Trans
     ]
     assert changed
     assert all(changed)
-    with pytest.raises(UsageError, match=r"smallest overlap found is"):
+    with pytest.raises(UsageError, match=r"smallest overlap possible is"):
         cut(model, tmp_path / "impossible", CIRCUIT.model_copy(update={"keep": 3, "max_overlap": 0.1}))
 
 

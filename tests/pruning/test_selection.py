@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compress.errors import UsageError
 from compress.pruning.options import Prune
-from compress.pruning.overlap import jaccard, largest_overlap, limit_overlap
+from compress.pruning.overlap import jaccard, largest_overlap, limit_overlap, smallest_overlap
 from compress.pruning.scores import HeadScores, normalised
 from compress.pruning.selection import heads_to_keep, select, strongest, strongest_of_all
 
@@ -101,8 +101,29 @@ def test_overlap_is_bounded_from_the_branch_layer_on(method: str) -> None:
 
 def test_an_impossible_bound_is_refused_with_the_smallest_found() -> None:
     # 3 members with 4 of 6 heads: two of them share at least 2 heads a layer, 2 / 6 each.
-    with pytest.raises(UsageError, match=r"at most 0\.1 cannot be chosen; the smallest overlap found is 0\.333"):
+    with pytest.raises(UsageError, match=r"at most 0\.1 cannot be chosen; the smallest overlap possible is 0\.333"):
         select(scores(), Prune(keep=4, max_overlap=0.1))
+    # 3 members with 2 of 4 heads in one layer: 0.2 on average is possible, but a pair that shares a head has 1 / 3.
+    importance = [[torch.tensor([1.0, 0.9, 0.5, 0.1])]] * 3
+    with pytest.raises(UsageError, match="smallest overlap found is"):
+        limit_overlap([[{0, 1}]] * 3, importance, 0.25)
+
+
+def test_the_smallest_overlap_is_counted_before_any_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_search(*arguments: object) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr("compress.pruning.overlap._useful", no_search)
+    importance = [[torch.rand(12)] * 6] * 200
+    with pytest.raises(UsageError, match=r"the smallest overlap possible is 0\.04"):
+        limit_overlap([[{0}] * 6] * 200, importance, 0.0)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 2), (1, 3), (2, 2, 2), (1, 2, 3)])
+def test_no_choice_overlaps_less_than_is_counted(counts: tuple[int, ...]) -> None:
+    choices = [[set(heads) for heads in combinations(range(4), count)] for count in counts]
+    least = min(largest_overlap([[heads] for heads in chosen]) for chosen in product(*choices))
+    assert smallest_overlap([[chosen[0]] for chosen in choices], [4]) <= least + 1e-9
 
 
 @settings(deadline=None, max_examples=60)
