@@ -159,7 +159,11 @@ def two_layers(width: int = 3, classes: int = 2) -> nn.Module:
 @pytest.mark.parametrize(
     ("classes", "width", "part"),
     [
-        (5, 3, r"wrong shape: head\.bias \(5,\) for \(2,\), head\.weight .*pass --reset-classifier"),
+        (
+            5,
+            3,
+            r"wrong shape: head\.bias \(5,\) for \(2,\), head\.weight .*--reset-classifier, and --label for each class",
+        ),
         (2, 4, r"wrong shape: body\.bias \(4,\) for \(3,\), body\.weight .*; check the architecture"),
     ],
 )

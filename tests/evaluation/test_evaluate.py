@@ -151,7 +151,9 @@ def test_what_cannot_be_evaluated_is_said_before_any_work(chain: tuple[Transform
         evaluate({"single": model}, data=pictures(4, ("cat", "dog")), options=QUICK, runtime=CPU)
     other = CASES["timm plain"]().model
     other.config = other.config.model_copy(update={"labels": ("v", "w", "x", "y", "z")})
-    with pytest.raises(ModelError, match="other: its labels differ from those of single"):
+    with pytest.raises(
+        ModelError, match=r"other: its labels differ from those of single; .* or open it with --label for each"
+    ):
         evaluate({"single": model, "other": other}, data=data, options=QUICK, runtime=CPU)
     with pytest.raises(ModelError, match="Linear is not a model of this library"):
         evaluate({"single": torch.nn.Linear(2, 2)}, data=data, options=QUICK, runtime=CPU)
