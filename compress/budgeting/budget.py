@@ -254,8 +254,8 @@ class _Finishing:
             )
         elif found.collapsed:
             log.warning(
-                "every input gets the same budget, %.3f of the heads (5 %% of the inputs below %.3f, 5 %% above %.3f): "
-                "the predictors have collapsed; widen --min and --max, train longer, or lower --budget-weight",
+                "every input gets the same budget, %.3f of the heads (nine of ten %.3f to %.3f): the predictors have "
+                "collapsed; widen --min and --max, train longer, or lower --budget-weight",
                 found.mean,
                 found.p05,
                 found.p95,
