@@ -15,7 +15,7 @@ from compress.attention.head_chooser import HeadChooser
 from compress.budgeting.loss import BudgetLoss
 from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
-from compress.budgeting.shifting import check_reachable, shift_predictors
+from compress.budgeting.shifting import check_reachable, least_share, shift_predictors
 from compress.data.base import Dataset, given_dataset
 from compress.data.reference import image_folders
 from compress.data.subset import take
@@ -233,17 +233,21 @@ class _Finishing:
             self.measured = measure_budgets(model, dataset, runtime)
         model.to("cpu", dtype)
         if self.options.fixed is None:
-            self._warn()
+            self._warn(least_share(model))
         return {
             "budget": asdict(self.measured) | {"collapsed": self.measured.collapsed},
             "shift": self.shift,
             "calibration": dataset.fingerprint,
         }
 
-    def _warn(self) -> None:
-        """Say when the budgets are not what they were trained to be; one sentence, as the first cause explains both."""
+    def _warn(self, least: float) -> None:
+        """Say when the budgets are not what they were trained to be; one sentence, as the first cause explains both.
+
+        Args:
+            least: share that runs when every layer runs one head, which no training gets below.
+        """
         found, low, high = self.measured, self.options.min, self.options.max
-        beyond = max(found.mean - high, low - found.mean)
+        beyond = max(found.mean - max(high, least), low - found.mean)
         if beyond > OUTSIDE and self.options.calibrate_to is None:
             log.warning(
                 "%.3f of the heads run, but the budgets were to lie between --min %g and --max %g: they were not "

@@ -71,7 +71,7 @@ def shift_predictors(model: Transformer, dataset: Dataset, runtime: Runtime, tar
 
 def check_reachable(model: Transformer, target: float) -> None:
     """Raise ``UsageError`` for a share of the heads that is below one head per layer."""
-    lowest = _least(model)
+    lowest = least_share(model)
     if target < lowest:
         problem = f"a share of {target:g} is below one head per layer"
         raise UsageError(problem, where="--calibrate-to", fix=f"choose {lowest:.3f} or more")
@@ -98,7 +98,7 @@ def _mean_executed(layers: list[_Rows], shift: float) -> float:
     return float(torch.stack([rows.executed(shift).double().mean() for rows in layers]).mean())
 
 
-def _least(model: Transformer) -> float:
+def least_share(model: Transformer) -> float:
     """The share that runs when every layer runs one head."""
     return float(
         torch.tensor(

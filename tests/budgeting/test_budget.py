@@ -254,6 +254,16 @@ def test_a_range_that_was_not_reached_is_said(
     assert "same budget" not in caplog.text
 
 
+def test_no_share_below_one_head_per_layer_is_expected(
+    model: Transformer, data: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = prune_heads(model, [(0,)] * len(model.layers))
+    with caplog.at_level(logging.WARNING):
+        result = budget(one, tmp_path / "b", data=data, options=options(steps=1, max=0.4), runtime=ON_CPU)
+    assert result.measured.mean == 1
+    assert "were not reached" not in caplog.text
+
+
 def test_inputs_that_differ_are_no_collapse() -> None:
     found = Measured(samples=9, mean=0.9, p05=0.889, p95=0.917, deviation=0.0095, accuracy=1.0, soft_accuracy=1.0)
     assert not found.collapsed
