@@ -105,11 +105,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     members = [_read_member(pruned / name) for name in manifest.members]
     config = _fused_config(members, options)
     exact = same_elsewhere([member.state for member in members])
-    if exact and len(members) > 1 and config.structure.branch_layer == len(config.structure.kept_heads):
-        log.warning(
-            "the members are identical: the fused model is one model %d times; pass --max-overlap when pruning",
-            len(members),
-        )
+    _warn_of_identical(config.structure, exact)
     skeletons = [build_skeleton(member.config, member.files, bounds=bounds_of(member.state)) for member in members]
     fused = build_skeleton(config, members[0].files)
     entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
@@ -171,6 +167,15 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
     branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
     structure = Structure.side_by_side(structures, branch_layer=branch, mlp=options.mlp)
     return members[0].config.model_copy(update={"structure": structure, "abstention": None})
+
+
+def _warn_of_identical(structure: Structure, exact: bool) -> None:
+    """Say when no layer parts the members and nothing else differs."""
+    if exact and structure.members > 1 and structure.branch_layer == len(structure.kept_heads):
+        log.warning(
+            "the members are identical: the fused model is one model %d times; pass --max-overlap when pruning",
+            structure.members,
+        )
 
 
 def _announce_memory(members: Sequence[_Member], output_bytes: Sequence[int]) -> None:
