@@ -31,7 +31,9 @@ reproduce: $(INSTALLED)  ## every figure of docs/results.md, in hours; DATA is a
 audit: $(INSTALLED)  ## known vulnerabilities of the installed packages; needs a network, so no part of check
 	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet --upgrade pip pip-audit
-	$(AUDIT)/bin/pip-audit --skip-editable --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	$(AUDIT)/bin/pip-audit --skip-editable --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  > $(AUDIT)/report.txt; code=$$?; cat $(AUDIT)/report.txt; exit $$code
+	@! grep -q "could not be audited" $(AUDIT)/report.txt || { echo "what could not be audited is not known to be safe"; exit 1; }
 
 docs: $(INSTALLED)  ## the pages as a site, build/docs/index.html; a dead link is an error
 	$(SPHINX) -b html . build/docs
