@@ -86,7 +86,8 @@ def test_large_sets_are_reduced_in_pieces_with_the_same_result(columns_of, monke
     monkeypatch.setattr("compress.evaluation.predictions.LOGITS_PER_REDUCTION", 60)
     pieces = columns_of(logits, labels, batch=17)
     for name in (*COLUMNS, "class_bin_gaps", "labels"):
-        assert torch.equal(getattr(whole, name), getattr(pieces, name)), name
+        # Vectors of another length are summed in another order on some processors.
+        torch.testing.assert_close(getattr(whole, name), getattr(pieces, name), atol=1e-12, rtol=1e-12, msg=name)
 
 
 def test_extreme_logits_stay_finite(columns_of) -> None:
