@@ -173,7 +173,7 @@ def _configuration(family: Family, values: Mapping[str, Any], classes: int, wher
 
 
 def _build(family: Family, config: PreTrainedConfig, where: str) -> PreTrainedModel:
-    """The library's model with fresh weights, the same on every call, and torch's random state as it was."""
+    """The library's model with fresh weights, see ``fresh_weights``."""
     with fresh_weights():
         try:
             return family.model(config).eval()
