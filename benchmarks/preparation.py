@@ -14,6 +14,7 @@ of the machine disturb less.
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -124,18 +125,28 @@ def helping(repeats: int) -> None:
     click.echo(f"compress --help {wall:.2f} s wall {processor:.2f} s processor (target: 0.4)")
 
 
+LAUNCHER = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+seconds, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([done.returncode, done.stderr, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024]))
+"""
+
+
 def command(arguments: tuple[str, ...], folder: Path) -> tuple[float, float, int]:
-    """Wall seconds, processor seconds and peak resident bytes of ``compress`` with these arguments."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "compress", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    """Wall seconds, processor seconds and peak resident bytes of ``compress`` with these arguments.
+
+    A small process starts it: Linux counts the peak of the process that starts a program as the program's own.
+    """
+    program = [sys.executable, "-m", "compress", *arguments]
+    launched = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, *program], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
     )
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    if status:
-        message = process.stderr.read().decode() if process.stderr else ""
+    code, message, seconds, processor, peak = json.loads(launched.stdout)
+    if code:
         raise click.ClickException(f"compress {' '.join(arguments)} failed: {message}")
-    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    return seconds, processor, peak
 
 
 def _random_scores(model: Transformer) -> HeadScores:

@@ -17,6 +17,7 @@ from compress.backbones.source import ModelSource
 from compress.errors import ArtifactError, ModelError, UsageError, first_line
 from compress.home import expanded
 from compress.registry import nearest
+from compress.transformer.finite import check_weights
 from compress.transformer.model import Transformer
 
 SHIPPED = ("digits-vit",)
@@ -33,7 +34,7 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
             say how to read a family's model and do not go with an artifact.
 
     Raises:
-        ModelError: nothing there, or the weights do not fit.
+        ModelError: nothing there, or the weights do not fit or hold NaN or infinity.
         UnsupportedModelError: a part that the project cannot represent exactly.
         ArtifactError: an artifact that is incomplete or damaged.
     """
@@ -55,13 +56,15 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
 def _opened(source: ModelSource) -> Transformer:
     """A family's model; what its files hold may be of any type, and nobody promised that it makes sense."""
     try:
-        return ADAPTERS[source.adapter].open(source)
+        model = ADAPTERS[source.adapter].open(source)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ModelError(
             f"cannot be opened ({type(error).__name__}: {first_line(error)})",
             where=source.name,
             fix="check its config.json and its arguments; --debug shows where it failed",
         ) from error
+    check_weights(model, source.name)
+    return model
 
 
 def artifact_folder(reference: str | Path) -> Path | None:

@@ -10,6 +10,8 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import save_model
 from compress.backbones.source import ModelSource
 from compress.errors import ArtifactError, CompressError, ModelError, UnsupportedModelError, UsageError
 from compress.opening import open_model
@@ -203,3 +205,22 @@ def test_a_source_may_be_given_whole(vit: torch.nn.Module, tmp_path: Path) -> No
     assert same(open_model(ModelSource(adapter="timm", name=str(folder))), vit)
     model = open_model(folder)
     assert open_model(model) is model
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name(
+    vit: torch.nn.Module, tmp_path: Path, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with torch.no_grad():
+        vit.blocks[1].mlp.fc2.weight[3, 5] = value
+    folder = save_folder(vit, tmp_path / "model")
+    with pytest.raises(ModelError, match=r"layers\.1\.mlp\.fc2\.weight.* holds NaN or infinity") as caught:
+        open_model(folder)
+    assert str(folder) in str(caught.value)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("compress.opening.check_weights", lambda model, where: None)
+        broken = open_model(folder)
+    save_model(broken, tmp_path / "artifact", Provenance(stage="original"))
+    with pytest.raises(ModelError, match=r"layers\.1\.mlp\.fc2\.weight.* holds NaN or infinity") as caught:
+        open_model(tmp_path / "artifact")
+    assert str(tmp_path / "artifact" / "model.safetensors") in str(caught.value)

@@ -22,6 +22,7 @@ from compress.backbones.bounds import Bounds
 from compress.backbones.registry import build_skeleton
 from compress.errors import ArtifactError, CompressError, first_line
 from compress.transformer.config import FORMAT_VERSION, ModelConfig
+from compress.transformer.finite import check_weights
 from compress.transformer.model import Transformer
 
 WEIGHTS = "model.safetensors"
@@ -180,11 +181,13 @@ def load_model(
 
     Raises:
         ArtifactError: the folder is incomplete, damaged, too new, or not one model; names file and stage to run again.
+        ModelError: a weight holds NaN or infinity.
     """
     folder = Path(folder)
     manifest = verify_folder(folder, expect_kind="model")
     model, tensors = stored_skeleton(folder, manifest)
     load_tensors(model, tensors, folder / WEIGHTS, manifest.stage)
+    check_weights(model, str(folder / WEIGHTS))
     return model.to(device=device, dtype=dtype).eval()
 
 

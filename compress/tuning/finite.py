@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compress.transformer.finite import non_finite_weight
 from compress.transformer.parts import Hidden
 
 
@@ -18,9 +19,9 @@ def first_non_finite(model: nn.Module, forward: Callable[[], object]) -> str:
         model: the model.
         forward: runs it once more on the batch in question.
     """
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            return f"weight {name}"
+    weight = non_finite_weight(model)
+    if weight:
+        return f"weight {weight}"
     found: list[str] = []
     handles = [module.register_forward_hook(_watch(name, found)) for name, module in model.named_modules() if name]
     try:
