@@ -18,14 +18,12 @@ from compress.artifact.provenance import Provenance
 from compress.artifact.store import (
     PROVENANCE,
     WEIGHTS,
-    bounds_of,
     load_tensors,
-    read_config,
-    read_files,
     read_provenance,
+    stored_skeleton,
     write_model,
 )
-from compress.artifact.tensors import TensorFile, read_tensors
+from compress.artifact.tensors import TensorFile
 from compress.backbones.registry import build_skeleton
 from compress.errors import ModelError, SelfCheckError
 from compress.fusion.agreement import check_members, parting_layer, same_elsewhere
@@ -74,10 +72,9 @@ class _Member:
     """A pruned copy that is read but not loaded."""
 
     name: str
-    config: ModelConfig
+    skeleton: Transformer
     state: TensorFile
     parent: str
-    files: dict[str, bytes]
 
 
 def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, overwrite: bool = False) -> FuseResult:
@@ -106,8 +103,8 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     config = _fused_config(members, options)
     exact = same_elsewhere([member.state for member in members])
     _warn_of_identical(config.structure, exact)
-    skeletons = [build_skeleton(member.config, member.files, bounds=bounds_of(member.state)) for member in members]
-    fused = build_skeleton(config, members[0].files)
+    skeletons, files = [member.skeleton for member in members], members[0].skeleton.files
+    fused = build_skeleton(config, files)
     entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
     _announce_memory(members, [torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries])
 
@@ -115,7 +112,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
         for member in members:
             member.state.release()
         load_tensors(fused, written, out / WEIGHTS, "fuse")
-        _self_check(fused, [partial(_loaded, *pair) for pair in zip(skeletons, members, strict=True)])
+        _self_check(fused, [partial(_loaded, member) for member in members])
 
     provenance = Provenance(
         stage="fuse",
@@ -132,7 +129,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
         entries,
         out,
         provenance,
-        files=members[0].files,
+        files=files,
         overwrite=overwrite,
         check=check if exact else None,
     )
@@ -141,15 +138,9 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
 
 def _read_member(folder: Path) -> _Member:
     """A member of a set that was verified as a whole."""
-    manifest = read_manifest(folder)
+    skeleton, state = stored_skeleton(folder, read_manifest(folder))
     parents = read_provenance(folder).parents
-    return _Member(
-        name=folder.name,
-        config=read_config(folder, manifest.stage),
-        state=read_tensors(folder / WEIGHTS),
-        parent=parents[0] if parents else "",
-        files=read_files(folder, manifest),
-    )
+    return _Member(folder.name, skeleton, state, parents[0] if parents else "")
 
 
 def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
@@ -162,11 +153,12 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
             fix="pass --allow-different-parents if meant",
         )
     states = [member.state for member in members]
-    check_members([member.config for member in members], states, names)
-    structures = [member.config.structure for member in members]
+    configs = [member.skeleton.config for member in members]
+    check_members(configs, states, names)
+    structures = [config.structure for config in configs]
     branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
     structure = Structure.side_by_side(structures, branch_layer=branch, mlp=options.mlp)
-    return members[0].config.model_copy(update={"structure": structure, "abstention": None})
+    return configs[0].model_copy(update={"structure": structure, "abstention": None})
 
 
 def _warn_of_identical(structure: Structure, exact: bool) -> None:
@@ -193,9 +185,9 @@ def _announce_memory(members: Sequence[_Member], output_bytes: Sequence[int]) ->
     )
 
 
-def _loaded(skeleton: Transformer, member: _Member) -> Transformer:
-    load_tensors(skeleton, member.state, Path(member.name) / WEIGHTS, "prune")
-    return skeleton
+def _loaded(member: _Member) -> Transformer:
+    load_tensors(member.skeleton, member.state, Path(member.name) / WEIGHTS, "prune")
+    return member.skeleton
 
 
 def _self_check(fused: Transformer, members: Sequence[Callable[[], Transformer]]) -> None:

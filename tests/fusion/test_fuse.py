@@ -278,6 +278,14 @@ def test_fuse_refuses_anything_less_than_a_complete_set(tmp_path: Path) -> None:
         fuse(pruned, tmp_path / "fused")
 
 
+def test_a_member_that_cannot_be_built_is_named(tmp_path: Path) -> None:
+    first, second = two_members(CASES["timm plain"]())
+    backbone = second.config.backbone.model_copy(update={"architecture": "vit_of_nobody"})
+    second.config = second.config.model_copy(update={"backbone": backbone})
+    with pytest.raises(ArtifactError, match=r"member-1.config\.json: .*run the stage 'prune' that wrote it again"):
+        fuse(save_set([first, second], tmp_path / "pruned"), tmp_path / "fused")
+
+
 def test_peak_memory_is_said_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         fuse(save_set(two_members(CASES["timm plain"]()), tmp_path / "pruned"), tmp_path / "fused")
