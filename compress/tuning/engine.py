@@ -45,7 +45,7 @@ class Machine:
 
 @contextlib.contextmanager
 def machine(runtime: Runtime) -> Iterator[Machine]:
-    """What a training runs on; model and optimizer are let go afterwards, and the random state is as it was.
+    """What a training runs on; the random state is as it was afterwards.
 
     accelerate fixes number format and device once per process, and a caller may train in another way next; so formats
     are left to ``Machine.autocast``, and a single process places model and batches itself.
@@ -74,8 +74,5 @@ def machine(runtime: Runtime) -> Iterator[Machine]:
         )
     indices = [] if device.type == "cpu" else [device.index or 0]
     kind = "cuda" if device.type == "cpu" else device.type
-    try:
-        with torch.random.fork_rng(devices=indices, device_type=kind):
-            yield Machine(accelerator, team, device, runtime.torch_dtype())
-    finally:
-        accelerator.free_memory()
+    with torch.random.fork_rng(devices=indices, device_type=kind):
+        yield Machine(accelerator, team, device, runtime.torch_dtype())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -26,8 +28,10 @@ from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads, reconfigured
 from compress.tuning.head_dropout import real_heads
+from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss, StepOutputs, mutual_information
 from compress.tuning.options import Tune
+from compress.tuning.state import Progress
 from compress.tuning.tune import TuneResult, tune
 
 Options = Callable[..., Tune]
@@ -46,6 +50,25 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 
 class TestSingle:
+    def test_what_was_trained_is_let_go_without_a_garbage_collection(
+        self, model: Transformer, data: Dataset, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trained: list[weakref.ref[object]] = []
+        train = Loop.train
+
+        def watched(loop: Loop, label: str, tensorboard: Path | None) -> Progress:
+            trained.extend(map(weakref.ref, (loop.learner.weights, loop.optimizer.optimizer, loop.place.accelerator)))
+            return train(loop, label, tensorboard)
+
+        monkeypatch.setattr(Loop, "train", watched)
+        gc.disable()
+        try:
+            result = tune(model, tmp_path / "out", data=data, validation=data, options=options(epochs=1))
+            assert result.models[0].steps == 4
+            assert [reference() for reference in trained] == [None] * 3
+        finally:
+            gc.enable()
+
     def test_learns_and_leaves_the_caller_s_model_alone(
         self, model: Transformer, data: Dataset, options: Options, tmp_path: Path
     ) -> None:
