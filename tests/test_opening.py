@@ -109,6 +109,8 @@ def test_another_number_of_classes_is_an_error_unless_the_classifier_is_reset(
         open_model(folder, labels=labels)
     model = open_model(folder, labels=labels, reset_classifier=True)
     assert "classifier started anew: head.bias, head.weight" in caplog.text
+    assert model.untrained_classifier
+    assert not open_model(folder).untrained_classifier
     assert model(torch.zeros(1, 3, 16, 16)).shape == (1, 5)
     with pytest.raises(ModelError, match=r"wrong shape: .*pos_embed"):
         open_model(folder, labels=labels, reset_classifier=True, arguments={"img_size": 32})

@@ -119,10 +119,14 @@ def assemble(
     labels: Sequence[str],
     preprocessing: Preprocessing,
     files: dict[str, bytes] | None = None,
+    *,
+    untrained_classifier: bool = False,
 ) -> Transformer:
-    """An original model, unpruned and single, from its parts."""
+    """An original model, unpruned and single, from its parts; the other arguments as in ``Transformer``."""
     heads = tuple(layer.attention.original_heads for layer in parts.layers)
     config = ModelConfig(
         backbone=backbone, structure=Structure.original(heads), labels=tuple(labels), preprocessing=preprocessing
     )
-    return Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files).eval()
+    model = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files).eval()
+    model.untrained_classifier = untrained_classifier
+    return model

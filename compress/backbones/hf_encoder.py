@@ -69,11 +69,12 @@ class HfEncoderAdapter:
         trained_as = next(iter(content.get("architectures") or ()), None)
         state = fit_names(state, model, family, where, trained_as=trained_as, reset=source.reset_classifier)
         classifier = (f"{family.head.dense}.", f"{family.head.classifier}.")
-        load_strictly(model, state, where, may_reset=classifier, reset=source.reset_classifier)
+        fresh = load_strictly(model, state, where, may_reset=classifier, reset=source.reset_classifier)
         tokenizer = read_tokenizer(folder, source.name)
         files = {} if tokenizer is None else saved_files(tokenizer)
         preprocessing = _preprocessing(source, family.longest_input(config), tokenizer)
-        return assemble(take_apart(model), backbone_config(model), labels, preprocessing, files)
+        parts, backbone = take_apart(model), backbone_config(model)
+        return assemble(parts, backbone, labels, preprocessing, files, untrained_classifier=fresh)
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""

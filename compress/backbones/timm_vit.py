@@ -180,9 +180,11 @@ class TimmAdapter:
         with fresh_weights():
             fetched = state is None and not drawn
             vit = _fetched(source.name, arguments) if fetched else _build(architecture, arguments)
-        if state is not None:
-            load_strictly(vit, state, str(local), may_reset=CLASSIFIER, reset=source.reset_classifier)
         classes = getattr(vit, "num_classes", 0)
+        if state is not None:
+            fresh = load_strictly(vit, state, str(local), may_reset=CLASSIFIER, reset=source.reset_classifier)
+        else:  # timm leaves out a published classifier of another number of classes
+            fresh = drawn or getattr(vit, "pretrained_cfg", {}).get("num_classes") != classes
         if not classes:
             raise ModelError(
                 "the model has no classifier",
@@ -194,7 +196,7 @@ class TimmAdapter:
         backbone = BackboneConfig(
             adapter=self.name, architecture=architecture, arguments={**arguments, "num_classes": classes}
         )
-        return assemble(take_apart(vit), backbone, labels, preprocessing)
+        return assemble(take_apart(vit), backbone, labels, preprocessing, untrained_classifier=fresh)
 
     def skeleton(self, backbone: BackboneConfig, classes: int) -> Parts:
         """See ``Adapter.skeleton``."""

@@ -125,7 +125,7 @@ def without_wrappers(state: Mapping[str, Tensor], where: str) -> dict[str, Tenso
 
 def load_strictly(
     module: nn.Module, state: Mapping[str, Tensor], where: str, *, may_reset: tuple[str, ...] = (), reset: bool = False
-) -> None:
+) -> bool:
     """Load every tensor, or raise.
 
     Args:
@@ -134,6 +134,9 @@ def load_strictly(
         where: where they come from, for the message.
         may_reset: prefixes of the classifier's names.
         reset: leave the classifier at its fresh values where its weights are missing or do not fit; it is logged.
+
+    Returns:
+        Whether any of the classifier was left so.
 
     Raises:
         ModelError: listing missing, unexpected and misshapen tensors.
@@ -163,6 +166,7 @@ def load_strictly(
         raise ModelError(f"the weights do not fit the model ({'; '.join(problems)})", where=where, fix=fix)
     usable = {key: value for key, value in state.items() if key not in (resettable if reset else ())}
     module.load_state_dict(usable, strict=False)
+    return reset and bool(resettable)
 
 
 def _listed(names: list[str], limit: int = 6) -> str:

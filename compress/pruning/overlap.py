@@ -57,9 +57,7 @@ def limit_overlap(selection: Selection, importance: Sequence[Sequence[Tensor]], 
     Raises:
         UsageError: the bound cannot be met; names the smallest overlap that was found.
     """
-    least = smallest_overlap(selection, [len(scores) for scores in importance[0]])
-    if least > bound + 1e-9:
-        raise _impossible(bound, f"possible is {least:.3f}")
+    check_bound(selection, [len(scores) for scores in importance[0]], bound)
     current = [[set(heads) for heads in member] for member in selection]
     while largest_overlap(current) > bound:
         best = min(
@@ -70,6 +68,13 @@ def limit_overlap(selection: Selection, importance: Sequence[Sequence[Tensor]], 
         swap = best[1]
         current[swap.member][swap.layer] ^= {swap.out, swap.into}
     return current
+
+
+def check_bound(selection: Selection, available: Sequence[int], bound: float) -> None:
+    """Raise ``UsageError`` when counting alone shows that ``bound`` cannot be met; see ``smallest_overlap``."""
+    least = smallest_overlap(selection, available)
+    if least > bound + 1e-9:
+        raise _impossible(bound, f"possible is {least:.3f}")
 
 
 def smallest_overlap(selection: Selection, available: Sequence[int]) -> float:

@@ -26,7 +26,7 @@ from compress.pruning.members import Choice, write_members
 from compress.pruning.options import Prune, check_options, needs_labels
 from compress.pruning.result import PruneResult
 from compress.pruning.scores import HeadScores, load_scores
-from compress.pruning.selection import MemberHeads
+from compress.pruning.selection import MemberHeads, check_counts
 from compress.pruning.taylor import taylor_samples
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
@@ -74,6 +74,7 @@ def prune(
     team = processes(runtime.torch_device())
     team.on_main(lambda: check_target(out, overwrite=overwrite, inputs=(model,), outside=image_folders(data, ood)))
     model = open_single(model)
+    check_counts([layer.attention.slots for layer in model.layers], options)
     dataset = open_calibration(data, model, labelled=needs_labels(options))
     foreign = open_foreign(ood, model)
     fingerprint = model_fingerprint(model)
@@ -139,6 +140,8 @@ def open_chooser(
         UsageError: the method needs data and there are none.
         ArtifactError: the scores are of another model, method or data.
     """
+    if model.untrained_classifier and options.method in ("taylor", "circuit"):
+        log.warning("the classifier is untrained, so importance measures noise; tune it first")
     heads = [layer.attention.slots for layer in model.layers]
     if options.method == "circuit":
         known = _known_circuits(dataset, foreign, runtime, fingerprint, scores, heads)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compress.errors import UsageError
 from compress.pruning.options import Prune
-from compress.pruning.overlap import Selection, limit_overlap, overlap_matrix
+from compress.pruning.overlap import Selection, check_bound, limit_overlap, overlap_matrix
 from compress.pruning.scores import HeadScores, Importance, normalised
 
 
@@ -123,6 +123,30 @@ def differing_members(
         importance_kept=tuple(kept),
         importance_lost_to_overlap=sum(b - k for b, k in zip(before, kept, strict=True)) / len(kept),
     )
+
+
+def check_counts(heads: Sequence[int], options: Prune) -> None:
+    """Refuse before any scoring what the numbers of heads alone rule out.
+
+    How many heads a layer keeps by a global ranking is known from the scores only, and the branch layer ``auto`` is
+    looked for among those that are possible.
+
+    Args:
+        heads: of each layer.
+        options: see ``Prune``.
+
+    Raises:
+        UsageError: as ``select``.
+    """
+    if options.branch_layer == "auto" or options.scope == "global":
+        return
+    branch = options.numbered_branch
+    check_branch(branch, len(heads), options.members)
+    for count in heads[:branch]:
+        heads_to_keep(trunk_keep(options), count)
+    kept = [set(range(heads_to_keep(options.keep, count))) for count in heads[branch:]]
+    if options.max_overlap is not None and options.members > 1:
+        check_bound([kept] * options.members, heads[branch:], options.max_overlap)
 
 
 def check_branch(branch: int, layers: int, members: int) -> None:

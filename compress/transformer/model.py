@@ -34,6 +34,8 @@ class Transformer(nn.Module):
     Attributes:
         recompute: whether a backward pass computes what lies inside the layers again instead of keeping it.
         usage: what the last call of ``run_layers`` executed; None when every layer always executes everything.
+        untrained_classifier: whether the model was opened with a classifier of random weights. It is not stored, since
+            what a stage writes was trained; training by other means leaves it as it is.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Transformer(nn.Module):
         self.files: dict[str, bytes] = dict(files or {})
         self.recompute = False
         self.usage: Usage | None = None
+        self.untrained_classifier = False
 
     @property
     def structure(self) -> Structure:

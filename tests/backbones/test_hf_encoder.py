@@ -167,6 +167,8 @@ def test_three_labels_opened_as_five_reset_only_the_classifier_and_only_on_reque
     with pytest.raises(ModelError, match=r"wrong shape: classifier\.bias.*\(3,\) for \(5,\).*--reset-classifier"):
         open_model(folder, labels=five)
     model = open_model(folder, labels=five, reset_classifier=True)
+    assert model.untrained_classifier
+    assert not open_model(folder, reset_classifier=True).untrained_classifier, "that of three labels fits"
     assert model(INPUTS).shape == (2, 5)
     torch.testing.assert_close(model.head.dense.weight, library.bert.pooler.dense.weight)
 

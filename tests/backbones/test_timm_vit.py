@@ -145,6 +145,15 @@ def test_what_is_not_supported_is_refused_before_anything_is_fetched(
         open_model(reference, **details)
 
 
+@pytest.mark.parametrize(("classes", "untrained"), [(1000, False), (3, True)])
+def test_a_published_classifier_of_other_classes_is_known_to_be_untrained(
+    classes: int, untrained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compress.backbones.timm_vit._fetched", lambda _, arguments: tiny_vit(**arguments))
+    model = open_model("timm:vit_tiny_patch16_224", arguments={**TINY, "num_classes": classes})
+    assert model.untrained_classifier == untrained
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

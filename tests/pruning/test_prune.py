@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 from tiny.all_cases import CASES, ONE_PER_FAMILY
+from tiny.scratch_vit import tiny_source
 
 from compress.artifact.folder import verify_folder
-from compress.artifact.store import load_model, read_provenance
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import load_model, read_provenance, save_model
 from compress.backbones.registry import preprocessor
 from compress.data.sequence import SequenceDataset
 from compress.errors import ArtifactError, DataError, ModelError, SelfCheckError, UsageError
 from compress.fusion.fuse import fuse
+from compress.opening import open_model
 from compress.pruning import self_check
 from compress.pruning.options import Prune
 from compress.pruning.prune import prune
@@ -123,6 +126,19 @@ def test_members_that_hardly_differ_are_said(tmp_path: Path, caplog: pytest.LogC
     assert "overlap by up to 1.00" in caplog.text
 
 
+@pytest.mark.parametrize(("method", "noise"), [("taylor", True), ("magnitude", False)])
+def test_an_untrained_classifier_is_warned_about(
+    method: str, noise: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fresh = open_model(tiny_source())
+    prune(fresh, tmp_path / "fresh", data=images(fresh), options=Prune(method=method, keep=2))
+    assert ("the classifier is untrained, so importance measures noise; tune it first" in caplog.text) == noise
+    caplog.clear()
+    save_model(fresh, tmp_path / "tuned", Provenance(stage="tune"))
+    prune(tmp_path / "tuned", tmp_path / "out", data=images(fresh), options=Prune(method=method, keep=2))
+    assert "untrained" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ONE_PER_FAMILY)
 def test_pruning_a_pruned_copy_names_heads_by_their_original_number(name: str, tmp_path: Path) -> None:
     model = CASES[name]().model
@@ -151,6 +167,28 @@ def test_what_cannot_work_is_said_and_nothing_is_written(tmp_path: Path) -> None
     with pytest.raises(ArtifactError, match=r"is not empty.*--overwrite"):
         prune(model, out, options=options)
     prune(model, out, options=options, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": 3, "max_overlap": 0.1, "branch_layer": 2}, r"at most 0\.1 cannot be .* possible is 0\.500; allow"),
+        ({"keep": 3, "max_overlap": 0.1, "method": "circuit"}, r"the smallest overlap possible is 0\.500"),
+        ({"keep": 2, "trunk_keep": 5, "branch_layer": 1}, "cannot keep 5 of 4 heads"),
+        ({"keep": 5, "trunk_keep": 2, "branch_layer": 1}, "cannot keep 5 of 4 heads"),
+        ({"keep": 2, "branch_layer": 3}, "branch layer 3 leaves no layer"),
+    ],
+)
+def test_what_counting_rules_out_is_refused_before_scoring(
+    options: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_scoring(*_: object, **__: object) -> None:
+        raise AssertionError("scored")
+
+    monkeypatch.setattr("compress.pruning.prune.open_chooser", no_scoring)
+    model = CASES["timm plain"]().model
+    with pytest.raises(UsageError, match=message):
+        prune(model, tmp_path / "pruned", data=images(model), options=Prune.model_validate(options))
 
 
 def test_the_self_check_sees_a_wrong_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
