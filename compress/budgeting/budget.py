@@ -71,8 +71,8 @@ class BudgetResult:
         """A short text for the terminal."""
         found = self.measured
         lines = [
-            f"{self.tuned.steps} steps; {found.mean:.3f} of the heads run "
-            f"(5 % of the inputs below {found.p05:.3f}, 5 % above {found.p95:.3f})",
+            self.tuned.outcome(),
+            f"{found.mean:.3f} of the heads run (5 % of the inputs below {found.p05:.3f}, 5 % above {found.p95:.3f})",
             f"accuracy {found.accuracy:.4f} with the other heads skipped, {found.soft_accuracy:.4f} with all weighted, "
             f"on {found.samples:,} samples",
         ]

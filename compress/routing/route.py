@@ -58,11 +58,7 @@ class RouteResult:
             f"block {routes.block}: capacity {capacity:g}, kept {routes.kept:.3f}, entropy {routes.entropy:.3f} bits"
             for routes, capacity in zip(self.blocks, self.capacity, strict=True)
         ]
-        tuned = self.tuned
-        text = f"{tuned.steps} steps"
-        if tuned.before is not None and tuned.after is not None:
-            text += f"; {tuned.metric} {tuned.before:.4f} before, {tuned.after:.4f} after step {tuned.best_step}"
-        return "\n".join([*lines, text, f"written to {self.folder}"])
+        return "\n".join([*lines, self.tuned.outcome(), f"written to {self.folder}"])
 
     def to_plain(self) -> dict[str, Any]:
         """The result as JSON values."""

@@ -19,6 +19,7 @@ from compress.errors import ModelError, UsageError
 from compress.evaluation.metrics.registry import Metric
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
+from compress.tuning.log import LOG_NAME, last_loss
 from compress.tuning.losses import ExtraLoss
 from compress.tuning.options import NO_EFFECT_ON_RESULT, Training, Tune
 from compress.tuning.state import identity
@@ -37,6 +38,7 @@ class Tuned:
         metric: what the best checkpoint was chosen by; None without a validation set.
         before, after: its value before training, and of the weights that were kept.
         best_step: the step whose weights were kept.
+        loss: the training loss at the end, see ``last_loss``; None when no step was made.
     """
 
     name: str
@@ -45,6 +47,14 @@ class Tuned:
     before: float | None = None
     after: float | None = None
     best_step: int | None = None
+    loss: float | None = None
+
+    def outcome(self) -> str:
+        """The training in a few words: what the validation set says, or the loss where there is none."""
+        text = f"{self.steps} steps"
+        if self.before is not None and self.after is not None:
+            return f"{text}; {self.metric} {self.before:.4f} before, {self.after:.4f} after step {self.best_step}"
+        return text if self.loss is None else f"{text}; training loss {self.loss:.4f}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,8 @@ class Job:
         # A threshold of abstention belongs to the weights that it was fitted with.
         model.config = model.config.model_copy(update={"abstention": None})
         metric = None if self.metric is None else self.metric.name
-        return Tuned(name, progress.step, metric, progress.first, progress.best, progress.best_step)
+        loss = self.team.on_main(lambda: last_loss(folder / LOG_NAME))
+        return Tuned(name, progress.step, metric, progress.first, progress.best, progress.best_step, loss)
 
     def _trunk(self, model: Transformer, task: Task, folder: Path) -> TrunkOutputs:
         """What the trunk gives for the data; raises ``UsageError`` where it changes in training."""
@@ -173,7 +184,9 @@ class Job:
 
     def provenance(self, options: Tune, parents: tuple[str, ...], tuned: Tuned | None, **notes: Any) -> Provenance:
         """How a tuned model, or a set of them, was made."""
-        measured = {} if tuned is None else {key: value for key, value in asdict(tuned).items() if key != "name"}
+        measured = {} if tuned is None else asdict(tuned)
+        for key in ("name", "loss"):  # the steps that a line of the log stands for differ after an interruption
+            measured.pop(key, None)
         return Provenance(
             stage=self.stage,
             options=self._recorded(options),

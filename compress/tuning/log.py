@@ -26,6 +26,12 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
+def last_loss(path: Path) -> float | None:
+    """The training loss in the last line of a log that has one, a mean over the steps since the line before."""
+    losses: list[float] = [entry["loss"] for entry in read_lines(path) if "loss" in entry]
+    return losses[-1] if losses else None
+
+
 class TrainingLog:
     """Reports of one training; only the main process makes one.
 

@@ -13,7 +13,7 @@ from compress.artifact.manifest import MANIFEST_NAME
 from compress.artifact.store import PROVENANCE, json_bytes, load_model, read_provenance, save_model
 from compress.errors import ArtifactError, UsageError
 from compress.tuning.job import Job, Tuned
-from compress.tuning.log import LOG_NAME
+from compress.tuning.log import LOG_NAME, last_loss
 from compress.tuning.options import Tune
 from compress.tuning.seeds import derived_seed
 from compress.tuning.state import held_state
@@ -87,7 +87,7 @@ def _finished(folder: Path) -> Tuned | None:
         return None
     notes = read_provenance(folder).notes
     values = {key: notes.get(key) for key in ("metric", "before", "after", "best_step")}
-    return Tuned(folder.name, notes["steps"], **values)
+    return Tuned(folder.name, notes["steps"], **values, loss=last_loss(folder / LOG_NAME))
 
 
 def _write_set(job: Job, source: Path, names: tuple[str, ...], state: Path, options: Tune, branch_layer: int) -> None:

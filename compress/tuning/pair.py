@@ -21,7 +21,7 @@ from compress.transformer.model import Transformer
 from compress.tuning.contrastive import ContrastiveLearner
 from compress.tuning.engine import machine
 from compress.tuning.job import Job, Tuned
-from compress.tuning.log import LOG_NAME
+from compress.tuning.log import LOG_NAME, last_loss
 from compress.tuning.loop import Loop
 from compress.tuning.options import Tune
 from compress.tuning.seeds import derived_seed
@@ -114,7 +114,8 @@ def _trained(job: Job, pair: TowerPair, source: ModelSource, names: tuple[str, .
         progress = loop.train("tune", job.tensorboard)
     pair.to("cpu").eval()
     metric = None if job.metric is None else job.metric.name
-    return Tuned("model", progress.step, metric, progress.first, progress.best, progress.best_step)
+    loss = last_loss(state / LOG_NAME)
+    return Tuned("model", progress.step, metric, progress.first, progress.best, progress.best_step, loss)
 
 
 def _write_pair(pair: TowerPair, folder: Path) -> None:

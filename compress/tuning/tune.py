@@ -43,12 +43,7 @@ class TuneResult:
 
     def table(self) -> str:
         """A short text for the terminal."""
-        lines = []
-        for model in self.models:
-            text = f"{model.name}: {model.steps} steps"
-            if model.before is not None and model.after is not None:
-                text += f"; {model.metric} {model.before:.4f} before, {model.after:.4f} after step {model.best_step}"
-            lines.append(text)
+        lines = [f"{model.name}: {model.outcome()}" for model in self.models]
         return "\n".join([*lines, f"written to {self.folder}"])
 
     def to_plain(self) -> dict[str, Any]:

@@ -240,6 +240,7 @@ def test_a_collapse_is_said(
     assert "same budget" in caplog.text
     assert "were not reached" not in caplog.text
     assert "collapsed" not in result.table(), "said once, by the warning"
+    assert "2 steps; training loss" in result.table()
 
 
 def test_a_range_that_was_not_reached_is_said(

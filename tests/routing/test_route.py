@@ -139,6 +139,7 @@ def test_a_routed_model_is_trained_saved_and_loaded(
     assert [routes.block for routes in result.blocks] == [0, 1]
     assert all(0.2 < routes.kept < 0.8 for routes in result.blocks)
     assert "block 1" in result.table()
+    assert "; training loss" in result.table()
     provenance = read_provenance(tmp_path / "out")
     assert provenance.stage == "route"
     assert provenance.options["blocks"] == [0, 1]

@@ -129,8 +129,9 @@ def test_finished_members_are_not_trained_again(members: Path, data: Dataset, op
     with pytest.raises(KeyboardInterrupt):
         tune(members, tmp_path / "out", data=data, options=options(), extra_losses=[second])
     again = InSecondMember(-1)
-    tune(members, tmp_path / "out", data=data, options=options(), extra_losses=[again])
+    resumed = tune(members, tmp_path / "out", data=data, options=options(), extra_losses=[again])
     assert again.seen == 1, "the first member was finished, the second in its middle"
+    assert all(own.loss is not None for own in resumed.models)
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 

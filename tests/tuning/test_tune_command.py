@@ -15,6 +15,8 @@ from compress.recipe.chain import check_chain
 from compress.recipe.plan import plan_recipe
 from compress.recipe.read import read_recipe
 from compress.recipe.run import run_recipe
+from compress.tuning.job import Tuned
+from compress.tuning.log import LOG_NAME, last_loss
 
 FROM_SCRATCH = [
     "tune",
@@ -55,9 +57,9 @@ def test_from_scratch_to_a_model_and_on(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*FROM_SCRATCH, "-o", str(out), "--json", "-", "--epochs=2"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert plain["schema"] == "compress/tune"
-    assert plain["models"] == [
-        {"name": "model", "steps": 8, "metric": None, "before": None, "after": None, "best_step": None}
-    ]
+    (model,) = plain["models"]
+    assert model.pop("loss") == last_loss(out / LOG_NAME) > 0
+    assert model == {"name": "model", "steps": 8, "metric": None, "before": None, "after": None, "best_step": None}
     assert read_config(out).labels == tuple("0123456789")
     again = ["tune", str(out), "-o", str(tmp_path / "more"), "--data=builtin:digits#train", "--steps=1"]
     assert main([*again, "--validation=builtin:digits#calibration"]) == 0
@@ -66,6 +68,12 @@ def test_from_scratch_to_a_model_and_on(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is not empty" in capsys.readouterr().err
     assert main([*again[:3], str(out), *again[4:]]) == 2
     assert "is the input" in capsys.readouterr().err
+
+
+def test_the_outcome_is_a_metric_or_the_loss() -> None:
+    assert Tuned("model", 8, loss=0.25).outcome() == "8 steps; training loss 0.2500"
+    measured = Tuned("model", 8, "cls/nll", before=1.0, after=0.5, best_step=4, loss=0.25)
+    assert measured.outcome() == "8 steps; cls/nll 1.0000 before, 0.5000 after step 4"
 
 
 @pytest.mark.parametrize(
