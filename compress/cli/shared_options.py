@@ -26,7 +26,7 @@ COMPUTING = "Computing"
 _NAMED = re.compile(r"^(\w[\w.-]*)=(.+)$", re.DOTALL)
 
 
-def _stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+def stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Apply decorators so that their options appear in this order."""
 
     def decorate(command: F) -> F:
@@ -39,7 +39,7 @@ def _stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 def model_options() -> Callable[[F], F]:
     """``--weights --label --template --reset-classifier``: how to open MODEL."""
-    return _stacked(
+    return stacked(
         section_option(
             MODEL_AND_DATA, "--weights", metavar="FILE|TAG", help="Weights of MODEL: a file, or the family's tag."
         ),
@@ -70,7 +70,7 @@ def model_options() -> Callable[[F], F]:
 
 def data_options(data_help: str, *, required: bool = True) -> Callable[[F], F]:
     """``--data --text-column --label-column``."""
-    return _stacked(
+    return stacked(
         section_option(MODEL_AND_DATA, "--data", required=required, metavar="DATA", help=data_help),
         section_option(MODEL_AND_DATA, "--text-column", metavar="NAME", help="Column of a table that holds the text."),
         section_option(
@@ -81,7 +81,7 @@ def data_options(data_help: str, *, required: bool = True) -> Callable[[F], F]:
 
 def output_options() -> Callable[[F], F]:
     """``-o/--out --overwrite``."""
-    return _stacked(
+    return stacked(
         section_option(
             RESULT,
             "-o",
@@ -156,7 +156,7 @@ def _last_part(reference: str) -> str:
 
 def recipe_options() -> Callable[[F], F]:
     """RECIPE and ``--set``."""
-    return _stacked(
+    return stacked(
         click.argument("recipe"),
         section_option(
             "Recipe",
