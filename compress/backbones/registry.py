@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from accelerate import init_empty_weights
 
-from compress.backbones.base import Adapter, Preprocessor, TowerPair
+from compress.backbones.base import Adapter, Parts, Preprocessor, TowerPair
 from compress.backbones.bounds import Bounds
 from compress.backbones.source import ModelSource
 from compress.errors import ModelError, first_line
@@ -32,6 +32,7 @@ PAIRS: Registry[Callable[[ModelSource], TowerPair]] = Registry(
 # What the families' libraries raise on values that make no sense together.
 CANNOT_BUILD = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
                 ValueError)  # fmt: skip
+FIX = "run the stage that wrote it again"
 
 
 def preprocessor(model: Transformer) -> Preprocessor:
@@ -50,20 +51,33 @@ def build_skeleton(
         bounds: what it may need; given where the configuration was read from a file.
 
     Raises:
-        ModelError: the family's library refuses the configuration, or it exceeds the bounds.
+        ModelError: the family's library refuses the configuration, it exceeds the bounds, or its structure is that of
+            another model.
     """
+    adapter = ADAPTERS[config.backbone.adapter]
     with contextlib.ExitStack() as stack:
         if bounds is not None:
-            bounds.check_numbers(config.backbone.arguments)
+            hidden = 0 if config.budget is None else config.budget.hidden
+            bounds.check_numbers([config.backbone.arguments, config.structure.members, hidden])
             stack.enter_context(bounds.watched())
         stack.enter_context(init_empty_weights(include_buffers=False))
-        try:
-            parts = ADAPTERS[config.backbone.adapter].skeleton(config.backbone, len(config.labels))
-            original = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files)
-            return restructured(original, config).eval()
-        except CANNOT_BUILD as error:
+        parts = _library_parts(adapter, config)
+        heads = tuple(layer.attention.original_heads for layer in parts.layers)
+        if heads != config.structure.original_heads:
             raise ModelError(
-                f"{config.backbone.adapter} cannot build {config.backbone.architecture[:80]!r} from its configuration "
-                f"({first_line(error)})",
-                fix="run the stage that wrote it again",
-            ) from error
+                f"the structure lists other layers or heads than {config.backbone.architecture[:80]!r} has", fix=FIX
+            )
+        original = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files)
+        return restructured(original, config).eval()
+
+
+def _library_parts(adapter: Adapter, config: ModelConfig) -> Parts:
+    """What the family's library makes of a configuration that may hold anything."""
+    try:
+        return adapter.skeleton(config.backbone, len(config.labels))
+    except CANNOT_BUILD as error:
+        raise ModelError(
+            f"{config.backbone.adapter} cannot build {config.backbone.architecture[:80]!r} from its configuration "
+            f"({first_line(error)})",
+            fix=FIX,
+        ) from error

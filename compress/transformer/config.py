@@ -145,7 +145,7 @@ class ModelConfig(Options):
     format_version: int = Field(FORMAT_VERSION, description="Version of this file's format.")
     backbone: BackboneConfig = Field(description="The original model, without its weights.")
     structure: Structure = Field(description="What was kept, and where members part.")
-    labels: tuple[str, ...] = Field(description="Class names, in the order of the logits.")
+    labels: tuple[str, ...] = Field(min_length=1, description="Class names, in the order of the logits.")
     preprocessing: Preprocessing = Field(discriminator="kind", description="From a raw sample to the model's input.")
     temperature: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Every member's logits are divided by it; see the stage calibrate."
