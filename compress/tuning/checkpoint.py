@@ -30,8 +30,11 @@ def save_checkpoint(store: CheckpointStore, machine: Machine, progress: Progress
     machine.accelerator.wait_for_everyone()
 
     def move(partial: Path) -> None:
-        for file in scratch.iterdir():
-            file.rename(partial / file.name)
+        try:
+            for file in scratch.iterdir():
+                file.rename(partial / file.name)
+        except OSError as error:
+            raise write_failure(error, partial) from error
         if best:
             entries, ties = tensor_entries(best)
             write_tensors(partial / BEST, entries, ties=ties)

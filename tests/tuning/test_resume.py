@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from compress.artifact.folder import verify_folder
 from compress.data.base import Dataset
+from compress.errors import ArtifactError
 from compress.evaluation import collect as collecting
 from compress.transformer.model import Transformer
+from compress.tuning.checkpoint import SCRATCH
 from compress.tuning.log import read_lines
 from compress.tuning.losses import ExtraLoss, StepOutputs
 from compress.tuning.options import Tune
@@ -46,6 +49,22 @@ def digest(folder: Path) -> str:
 
 def states(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(".*.tune-*/**/step-*"))
+
+
+def test_a_checkpoint_that_cannot_be_moved_into_its_place_is_one_sentence(
+    model: Transformer, data: Dataset, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def refused(path: Path, target: Path) -> Path:
+        if path.parent.name == SCRATCH:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(ArtifactError, match=r"step-00000002.*: cannot be written \(Permission denied\)"):
+        tune(model, tmp_path / "out", data=data, options=options(checkpoint_steps=2))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
