@@ -45,7 +45,7 @@ class RoutingLoss(ExtraLoss):
             router.training_capacity = capacity_at(step, steps, target=router.capacity, anneal=self.anneal)
 
     def terms(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
-        """``route/capacity``, of token choice."""
+        """``route/capacity``, of token choice, whose thresholds follow the scores of each forward pass."""
         losses, runs = [], routed_selections(outputs.model)
         for index, layer in routed_layers(outputs.model):
             if layer.router.choice == "token" and runs[index]:

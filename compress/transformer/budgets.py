@@ -56,7 +56,8 @@ def at_budget(models: Iterable[Transformer], share: float | None, cap: float | N
     having = [(model, list(budgeted_attentions(model))) for model in models]
     before = [(attention, attention.limit) for _, found in having for _, attention in found]
     if not before:
-        raise UsageError("no model here has budgets", where="--budget", fix="make one with compress budget")
+        where = "--budget" if cap is None else "--budget-cap"
+        raise UsageError("no model here has budgets", where=where, fix="make one with compress budget")
     try:
         for model, found in having:
             if found:

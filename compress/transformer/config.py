@@ -104,11 +104,6 @@ class Structure(Options):
             mlp=mlp,
         )
 
-    @property
-    def groups_differ(self) -> bool:
-        """Whether there are at least two streams."""
-        return self.members > 1
-
 
 class Abstention(Options):
     """An input whose score exceeds the threshold is one that the model should not decide.

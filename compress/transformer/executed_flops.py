@@ -78,7 +78,7 @@ def executed_flops(model: Transformer, usage: Usage | None, lengths: Sequence[in
 
 def _dense(usage: Usage, step: int) -> bool:
     """Whether the attention of a step computed all heads of the largest group for every row."""
-    decision = usage.decisions[step] if usage.decisions else None
+    decision = usage.decisions[step]
     return decision is not None and decision.dense
 
 

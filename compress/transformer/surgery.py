@@ -31,23 +31,23 @@ def select_heads(tensor: Tensor, name: str, positions: Sequence[int], attention:
     Returns:
         The tensor with ``slots`` in the place of ``n``.
     """
-    old, head_width, groups = attention.slots, attention.head_width, 1
+    old, head_width = attention.slots, attention.head_width
     if name == "output.bias":
         return tensor
     if name == "output.weight":
-        by_head, axis = tensor.reshape(groups, attention.width, old, head_width), 2
+        by_head = tensor.reshape(1, attention.width, old, head_width)
     else:
-        by_head, axis = tensor.reshape(groups, 3, old, head_width, *tensor.shape[2:]), 2
+        by_head = tensor.reshape(1, 3, old, head_width, *tensor.shape[2:])
     if list(positions) != list(range(old)):
         by_head = by_head[:, :, list(positions)]  # torch indexes this several times as fast as index_select
     missing = slots - len(positions)
     if missing:
         shape = list(by_head.shape)
-        shape[axis] = missing
-        by_head = torch.cat([by_head, by_head.new_zeros(shape)], axis)
+        shape[2] = missing
+        by_head = torch.cat([by_head, by_head.new_zeros(shape)], 2)
     if name == "output.weight":
-        return by_head.reshape(groups, attention.width, slots * head_width)
-    return by_head.reshape(groups, 3 * slots * head_width, *tensor.shape[2:])
+        return by_head.reshape(1, attention.width, slots * head_width)
+    return by_head.reshape(1, 3 * slots * head_width, *tensor.shape[2:])
 
 
 def keep_heads(attention: Attention, kept: Heads) -> Attention:

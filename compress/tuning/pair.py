@@ -28,7 +28,16 @@ from compress.tuning.seeds import derived_seed
 from compress.tuning.state import held_state, identity
 from compress.tuning.validation import Validation
 
-NOT_FOR_CAPTIONS = ("freeze", "layer_decay", "label_smoothing", "diversity", "head_dropout")
+NOT_FOR_CAPTIONS = (
+    "freeze",
+    "keep_trunk_outputs",
+    "layer_decay",
+    "label_smoothing",
+    "diversity",
+    "head_dropout",
+    "head_dropout_keep",
+    "head_dropout_from",
+)
 RANDOM = "random"
 
 

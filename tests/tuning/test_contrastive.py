@@ -188,6 +188,8 @@ def test_the_command(source: ModelSource, tmp_path: Path, capsys: pytest.Capture
         ({"diversity": 0.1}, "--diversity: means nothing for captions"),
         ({"freeze": "backbone"}, "--freeze: means nothing for captions"),
         ({"layer_decay": 0.9}, "--layer-decay: means nothing for captions"),
+        ({"keep_trunk_outputs": True}, "--keep-trunk-outputs: means nothing for captions"),
+        ({"head_dropout_from": 1}, "--head-dropout-from: means nothing for captions"),
     ],
 )
 def test_options_that_mean_nothing(
