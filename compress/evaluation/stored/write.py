@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from compress.artifact.durable import write_bytes
+from compress.artifact.durable import write_bytes, write_failure
 from compress.artifact.folder import new_folder
 from compress.artifact.tensors import TensorEntry, write_tensors
 from compress.data.base import Dataset
@@ -95,7 +95,10 @@ def stored_predictions(target: Path, *, overwrite: bool = False) -> Iterator[Pre
         yield store
         write_tensors(partial / TENSORS, store.entries())
         write_bytes(partial / DESCRIPTION, (store.description.model_dump_json(by_alias=True, indent=2) + "\n").encode())
-        shutil.rmtree(waiting)
+        try:
+            shutil.rmtree(waiting)
+        except OSError as error:
+            raise write_failure(error, waiting) from error
 
 
 _NO_BYTES = torch.empty(0, dtype=torch.uint8)

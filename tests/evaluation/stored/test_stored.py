@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,6 +180,21 @@ def test_a_failed_evaluation_leaves_nothing(tmp_path: Path) -> None:
     model = CASES["timm plain"]().model
     with pytest.raises(DataError):
         evaluate({"m": model}, data=pictures(4), options=OPTIONS, runtime=CPU, predictions=tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_cleared_away_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rmtree = shutil.rmtree
+
+    def refused(path: Path, **options: bool) -> None:
+        if not options:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "0")  # a name within, as rmtree says it
+        rmtree(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    model = CASES["timm plain"]().model
+    with pytest.raises(ArtifactError, match=r"kept.*: cannot be written \(Permission denied\)"):
+        evaluate({"m": model}, data=DATA, options=OPTIONS, runtime=CPU, predictions=tmp_path / "kept")
     assert list(tmp_path.iterdir()) == []
 
 
