@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Mapping, Sequence
 
 import click
 import torch
+from profiling import profiled
 from taking_turns import SHAPE, Call, circumstances, dense_model, milliseconds, random_images, ratios, seconds
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from compress.allocator import keep_memory
 from compress.attention.attention import Attention
@@ -73,8 +72,8 @@ def attentions_call(model: Transformer, inputs: list[tuple[Tensor, int | Tensor 
     return run
 
 
-def compare(models: Mapping[str, Transformer], images: Tensor, rounds: int, *, profiled: bool) -> None:
-    """Print the figures of one batch; ``profiled``: and where the attention sub-layers spend their time."""
+def compare(models: Mapping[str, Transformer], images: Tensor, rounds: int, *, shares: bool) -> None:
+    """Print the figures of one batch; ``shares``: and where the attention sub-layers spend their time."""
     inputs = attention_inputs(models["dense"], images)
     times = seconds({name: attentions_call(model, inputs) for name, model in models.items()}, rounds)
     whole = seconds({name: _forward(model, images) for name, model in models.items()}, rounds)
@@ -90,35 +89,8 @@ def compare(models: Mapping[str, Transformer], images: Tensor, rounds: int, *, p
         ):
             flops = float(own.mean() / all_heads[0])
             print(f"  {name} {what}: of dense: {ratios(part[name], part['dense'])}; FLOPs {flops:.3f}")
-    for name, model in models.items() if profiled else ():
-        print(f"  {name} attention:")
-        print_profile(attentions_call(model, inputs))
-
-
-KINDS = {
-    "matrix products": ("addmm", "mm", "bmm", "baddbmm", "linear"),
-    "scaled dot-product attention": ("_scaled_dot_product_flash_attention_for_cpu", "_softmax"),
-    "copies of the chosen heads' weights": ("index_select",),
-    "other copies": ("copy_", "cat", "clone", "stack"),
-    "mean of the tokens": ("mean", "sum"),
-}
-
-
-def print_profile(call: Call, repeats: int = 10) -> None:
-    """Where the time of a call goes, by torch's profiler: the operators' own time, and what lies between them."""
-    call()
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        whole = time.perf_counter() - begin
-    found = dict.fromkeys([*KINDS, "other operators"], 0.0)
-    for event in profiler.key_averages():
-        name = event.key.removeprefix("aten::")
-        kind = next((kind for kind, names in KINDS.items() if name in names), "other operators")
-        found[kind] += event.self_cpu_time_total / 1e6
-    found["between operators"] = max(0.0, whole - sum(found.values()))
-    print("  profile: " + ", ".join(f"{kind} {taken / whole:.0%}" for kind, taken in found.items()))
+    for name, model in models.items() if shares else ():
+        print(f"  {name} attention: {profiled(attentions_call(model, inputs))}")
 
 
 def _forward(model: Transformer, images: Tensor) -> Call:
@@ -132,7 +104,7 @@ def _forward(model: Transformer, images: Tensor) -> Call:
 @click.option("--threads", type=int, help="Threads of one operation (default: torch's own).")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--device", default="cpu", show_default=True)
-@click.option("--profile", "profiled", is_flag=True, help="Print where the attention sub-layers spend their time.")
+@click.option("--profile", is_flag=True, help="Print where the attention sub-layers spend their time.")
 def main(
     shares: Sequence[float],
     batches: Sequence[int],
@@ -140,7 +112,7 @@ def main(
     threads: int | None,
     dtype: str,
     device: str,
-    profiled: bool,
+    profile: bool,
 ) -> None:
     keep_memory()
     torch.set_num_threads(threads or torch.get_num_threads())
@@ -151,7 +123,7 @@ def main(
     models = {name: model.to(place, form) for name, model in models.items()}
     with torch.inference_mode():
         for batch in batches:
-            compare(models, random_images(batch).to(place, form), rounds, profiled=profiled)
+            compare(models, random_images(batch).to(place, form), rounds, shares=profile)
     print(circumstances(dtype, place))
 
 
