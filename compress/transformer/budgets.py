@@ -30,9 +30,7 @@ def with_budgets(model: Transformer, config: BudgetConfig) -> Transformer:
     if any(True for _ in budgeted_attentions(model)):
         raise ModelError("the model has budgets already", where="budget", fix="use the model that it was made from")
     layers = [layer.with_attention(BudgetedAttention(layer.attention, config)) for layer in model.layers]
-    whole = model.config.model_copy(update={"budget": config})
-    budgeted = Transformer(model.stem, layers, model.head, config=whole, order=model.order, files=model.files)
-    return budgeted.train(model.training)
+    return model.changed(model.config.model_copy(update={"budget": config}), layers=layers)
 
 
 @contextlib.contextmanager

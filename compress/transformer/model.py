@@ -57,6 +57,15 @@ class Transformer(nn.Module):
         self.usage: Usage | None = None
         self.untrained_classifier = False
 
+    def changed(
+        self, config: ModelConfig, *, layers: Sequence[Layer] | None = None, head: Head | None = None
+    ) -> Transformer:
+        """The model that ``config`` describes, with other layers or another head; whatever is not given is shared."""
+        layers, head = list(self.layers) if layers is None else layers, self.head if head is None else head
+        other = Transformer(self.stem, layers, head, config=config, order=self.order, files=self.files)
+        other.untrained_classifier = self.untrained_classifier
+        return other.train(self.training)
+
     @property
     def structure(self) -> Structure:
         """Kept heads, members and branch layer."""

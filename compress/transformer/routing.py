@@ -141,9 +141,7 @@ def with_routers(model: Transformer, config: RoutingConfig) -> Transformer:
     layers = list(model.layers)
     for block in config.blocks:
         layers[block] = _routed(layers[block], block, config, model.stem.prefix_tokens)
-    whole = model.config.model_copy(update={"routing": config})
-    routed = Transformer(model.stem, layers, model.head, config=whole, order=model.order, files=model.files)
-    return routed.train(model.training)
+    return model.changed(model.config.model_copy(update={"routing": config}), layers=layers)
 
 
 def _routed(layer: Layer, block: int, config: RoutingConfig, prefix_tokens: int) -> RoutedLayer:

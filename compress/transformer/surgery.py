@@ -65,12 +65,6 @@ def keep_heads(attention: Attention, kept: Heads) -> Attention:
     return pruned.train(attention.training)
 
 
-def reconfigured(model: Transformer, config: ModelConfig) -> Transformer:
-    """The same modules, shared, under another configuration of the same structure."""
-    same = Transformer(model.stem, list(model.layers), model.head, config=config, order=model.order, files=model.files)
-    return same.train(model.training)
-
-
 def prune_heads(model: Transformer, kept_heads: Sequence[Heads]) -> Transformer:
     """A single model that keeps ``kept_heads[layer]``; its attentions are new, all else is shared with ``model``."""
     structure = model.structure.model_copy(update={"kept_heads": tuple((tuple(heads),) for heads in kept_heads)})
@@ -80,8 +74,7 @@ def prune_heads(model: Transformer, kept_heads: Sequence[Heads]) -> Transformer:
         layer.with_attention(keep_heads(layer.attention, heads))
         for layer, heads in zip(model.layers, kept_heads, strict=True)
     ]
-    pruned = Transformer(model.stem, layers, model.head, config=config, order=model.order, files=model.files)
-    return pruned.train(model.training)
+    return model.changed(config, layers=layers)
 
 
 def grouped_copy(module: nn.Module, names: Sequence[str], groups: int) -> nn.Module:
@@ -113,7 +106,7 @@ def restructured(model: Transformer, config: ModelConfig) -> Transformer:
     head = model.head
     if structure.members > 1:
         head = grouped_copy(head, head.per_member, structure.members)  # type: ignore[assignment]
-    whole = Transformer(model.stem, layers, head, config=config, order=model.order, files=model.files)
+    whole = model.changed(config, layers=layers, head=head)
     if config.budget is not None:
         whole = with_budgets(whole, config.budget)
     return whole if config.routing is None else with_routers(whole, config.routing)

@@ -20,7 +20,7 @@ from compress.evaluation.options import Evaluate
 from compress.runtime import Runtime
 from compress.transformer.config import Abstention, UncertaintyScore
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import prune_heads, reconfigured
+from compress.transformer.surgery import prune_heads
 
 ON_CPU = Runtime(device="cpu")
 
@@ -84,8 +84,8 @@ def test_temperature_1_leaves_every_bit(model: Transformer) -> None:
     inputs = CASES["timm plain"]().inputs
     with torch.inference_mode():
         before = model.members(inputs)
-        same = reconfigured(model, model.config.model_copy(update={"temperature": 1.0}))
-        half = reconfigured(model, model.config.model_copy(update={"temperature": 0.5}))
+        same = model.changed(model.config.model_copy(update={"temperature": 1.0}))
+        half = model.changed(model.config.model_copy(update={"temperature": 0.5}))
         assert torch.equal(same.members(inputs), before)
         assert torch.equal(half.members(inputs), 2 * before)
 

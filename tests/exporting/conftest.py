@@ -18,7 +18,7 @@ from compress.backbones.hf_tokenizer import saved_files
 from compress.exporting.export import ExportResult, export
 from compress.fusion.in_memory import fuse_models
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import prune_heads, reconfigured
+from compress.transformer.surgery import prune_heads
 
 
 def pruned(model: Transformer) -> Transformer:
@@ -34,7 +34,7 @@ def grouped(model: Transformer) -> Transformer:
 def warm(model: Transformer) -> Transformer:
     """A fused model with a temperature."""
     fused = ragged(model)
-    return reconfigured(fused, fused.config.model_copy(update={"temperature": 4.0}))
+    return fused.changed(fused.config.model_copy(update={"temperature": 4.0}))
 
 
 MADE: dict[str, Callable[[Transformer], Transformer]] = {

@@ -23,7 +23,6 @@ from compress.runtime import Runtime
 from compress.transformer.config import Abstention
 from compress.transformer.ensemble import Ensemble
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import reconfigured
 
 ON_CPU = Runtime(device="cpu", batch_size=2)
 
@@ -79,7 +78,7 @@ def test_members_that_disagree_have_mutual_information(model: Transformer, files
 def test_a_stored_threshold_decides_who_abstains(model: Transformer, files: list[Path]) -> None:
     uncertainty = sorted(1 - one.probability for one in predict(model, files, runtime=ON_CPU).predictions)
     rule = Abstention(score="max_probability", threshold=uncertainty[1], target="coverage", value=0.6)
-    cautious = reconfigured(model, model.config.model_copy(update={"abstention": rule}))
+    cautious = model.changed(model.config.model_copy(update={"abstention": rule}))
     result = predict(cautious, files, runtime=ON_CPU)
     assert result.abstention == rule
     assert sorted((1 - one.probability, one.abstain) for one in result.predictions) == [

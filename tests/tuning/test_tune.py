@@ -26,7 +26,7 @@ from compress.fusion.fuse import fuse
 from compress.runtime import Runtime
 from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import prune_heads, reconfigured
+from compress.transformer.surgery import prune_heads
 from compress.tuning.head_dropout import real_heads
 from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss, StepOutputs, mutual_information
@@ -86,7 +86,7 @@ class TestSingle:
         self, model: Transformer, data: Dataset, options: Options, tmp_path: Path
     ) -> None:
         threshold = Abstention(score="entropy", threshold=0.5, target="coverage", value=0.9)
-        calibrated = reconfigured(model, model.config.model_copy(update={"temperature": 1.5, "abstention": threshold}))
+        calibrated = model.changed(model.config.model_copy(update={"temperature": 1.5, "abstention": threshold}))
         tune(calibrated, tmp_path / "out", data=data, options=options(steps=1))
         config = load_model(tmp_path / "out").config
         assert config.abstention is None

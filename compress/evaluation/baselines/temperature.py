@@ -15,7 +15,6 @@ from compress.inference.forward import all_answers
 from compress.inference.temperature import fit_temperature
 from compress.transformer.ensemble import Ensemble
 from compress.transformer.model import Transformer
-from compress.transformer.surgery import reconfigured
 
 
 def build(name: str, models: Sequence[str | Path | nn.Module], opening: Opening) -> Subject:
@@ -45,4 +44,4 @@ def build(name: str, models: Sequence[str | Path | nn.Module], opening: Opening)
 def _scaled(model: Transformer, factor: float) -> Transformer:
     """The same weights with another temperature."""
     temperature = model.config.temperature * factor
-    return reconfigured(model, model.config.model_copy(update={"temperature": temperature, "abstention": None}))
+    return model.changed(model.config.model_copy(update={"temperature": temperature, "abstention": None}))
