@@ -10,13 +10,17 @@ from typing import Generic, TypeVar, cast
 from compress.errors import UsageError
 
 T = TypeVar("T")
+MOST_LISTED = 40
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint such as ``did you mean 'keep'?``, or the list of choices when nothing is near."""
+    """A hint such as ``did you mean 'keep'?``, or the first of the choices when nothing is near."""
     known = sorted(choices)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f", … ({len(known)} in all)" if len(known) > MOST_LISTED else ""
+    return f"choose one of {', '.join(known[:MOST_LISTED])}{more}"
 
 
 class Registry(Generic[T]):

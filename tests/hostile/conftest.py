@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hostile.opened import make_sound
+from hostile.foreign import make_foreign
+from hostile.opened import FOREIGN, make_sound
 
 
 @pytest.fixture(scope="session")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound model and sound predictions."""
-    return make_sound(tmp_path_factory.mktemp("sound"))
+    """A sound model, sound predictions and sound folders of every model family."""
+    folder = make_sound(tmp_path_factory.mktemp("sound"))
+    make_foreign(folder / FOREIGN)
+    return folder

@@ -1,7 +1,8 @@
 """Every kind of file that may come from a stranger, opened as the program opens it.
 
 ``OPENERS[kind](content, sound, folder)`` puts ``content`` in the place of the file of that kind within a copy of a
-sound artifact, lists it in the manifest with its true size and hash, as a stranger would, and opens the artifact.
+sound artifact, lists it in the manifest with its true size and hash, as a stranger would, and opens the artifact; or
+in the place of the configuration in a sound folder of a model family.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from hostile.foreign import open_folder, with_config
 from tiny.scratch_vit import tiny_source
 
 from compress.artifact.folder import new_folder, verify_folder
@@ -27,7 +29,7 @@ from compress.evaluation.stored.evaluate import evaluate_stored
 from compress.opening import open_model
 from compress.recipe.read import read_recipe
 
-MODEL, PREDICTIONS = "model", "predictions"
+MODEL, PREDICTIONS, FOREIGN = "model", "predictions", "foreign"
 
 
 def make_sound(folder: Path) -> Path:
@@ -136,11 +138,11 @@ def _idx(content: bytes, sound: Path, folder: Path) -> None:
     read_idx(folder / "images.gz", dimensions=3)
 
 
-def _model_folder(content: bytes, sound: Path, folder: Path) -> None:
-    target = folder / "foreign"
-    target.mkdir(exist_ok=True)
-    (target / "config.json").write_bytes(content)
-    open_model(target)
+def _folder_of(family: str) -> Callable[[bytes, Path, Path], None]:
+    def opened(content: bytes, sound: Path, folder: Path) -> None:
+        open_folder(with_config(sound / FOREIGN, family, content, folder / FOREIGN))
+
+    return opened
 
 
 OPENERS: dict[str, Callable[[bytes, Path, Path], None]] = {
@@ -153,5 +155,7 @@ OPENERS: dict[str, Callable[[bytes, Path, Path], None]] = {
     "recipe": _recipe,
     "image": _image,
     "idx": _idx,
-    "model_folder": _model_folder,
+    "timm_folder": _folder_of("timm"),
+    "hf_folder": _folder_of("hf"),
+    "clip_folder": _folder_of("open_clip"),
 }

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile.opened import MODEL, replaced
+import yaml
+from hostile.foreign import ARGUMENTS, CONFIG, CONFIG_NAMES, open_folder, with_config
+from hostile.opened import FOREIGN, MODEL, replaced
 
 from compress.artifact.store import load_model
 from compress.backbones.hf_encoder import ADAPTER as HF
-from compress.errors import ArtifactError, CompressError, ModelError
+from compress.errors import ArtifactError, CompressError, ModelError, RecipeError
 from compress.opening import open_model
+from compress.recipe.read import read_recipe
 from compress.transformer.config import BackboneConfig
 
 
@@ -58,19 +62,58 @@ def test_an_artifact_names_no_files_of_weights(
     assert not marker.exists()
 
 
-def test_nor_does_a_folder_of_timm(tmp_path: Path, pickled: Path, marker: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    arguments = {"checkpoint_path": str(pickled)}
-    config = {"architecture": "vit_tiny_patch16_224", "num_classes": 2, "model_args": arguments}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "pytorch_model.bin").write_bytes(pickled.read_bytes())
-    with pytest.raises(ModelError, match="nothing was unpickled"):
+@pytest.mark.parametrize("name", ["checkpoint_path", "cache_dir", "pretrained_cfg", "pretrained_cfg_overlay"])
+def test_nor_does_a_folder_of_timm(name: str, sound: Path, tmp_path: Path, pickled: Path, marker: Path) -> None:
+    config = {**CONFIG, "model_args": {**ARGUMENTS, name: str(pickled)}}
+    folder = with_config(sound / FOREIGN, "timm", json.dumps(config).encode(), tmp_path / "folder")
+    with pytest.raises(ModelError, match=f"'{name}' is no argument of a model"):
         open_model(folder)
-    (folder / "pytorch_model.bin").unlink()
-    with pytest.raises(ModelError):
-        open_model(folder, weights=str(pickled))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    open_model(folder)
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("timm", "pytorch_model.bin"), ("hf", "pytorch_model.bin"), ("open_clip", "open_clip_pytorch_model.bin")],
+)
+def test_weights_that_are_code_are_not_unpickled(
+    family: str, name: str, sound: Path, tmp_path: Path, pickled: Path, marker: Path
+) -> None:
+    config = (sound / FOREIGN / family / CONFIG_NAMES[family]).read_bytes()
+    folder = with_config(sound / FOREIGN, family, config, tmp_path / "folder")
+    with pytest.raises(ModelError, match=r"weights\.pth: .*nothing was unpickled"):
+        open_folder(folder, weights=str(pickled))
+    next(folder.glob("*.safetensors")).unlink()
+    (folder / name).write_bytes(pickled.read_bytes())
+    with pytest.raises(ModelError, match=rf"{re.escape(name)}: .*nothing was unpickled"):
+        open_folder(folder)
+    assert not marker.exists()
+
+
+def test_code_beside_an_encoder_is_not_imported(sound: Path, tmp_path: Path, marker: Path) -> None:
+    code = {"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil", "AutoTokenizer": "evil.Evil"}
+    config = json.loads((sound / FOREIGN / "hf" / "config.json").read_text())
+    content = json.dumps({**config, "auto_map": code}).encode()
+    folder = with_config(sound / FOREIGN, "hf", content, tmp_path / "folder")
+    tokenizer = folder / "tokenizer_config.json"
+    settings = json.loads(tokenizer.read_text())
+    tokenizer.unlink()
+    tokenizer.write_text(json.dumps({**settings, "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}))
+    (folder / "evil.py").write_text(f"import os\nos.mkdir({str(marker)!r})\nclass Evil: pass\n")
+    assert open_model(folder).labels == tuple(config["id2label"].values())
+    assert not marker.exists()
+
+
+def test_tags_of_a_recipe_are_not_run(tmp_path: Path, marker: Path) -> None:
+    for tag in ("apply:os.mkdir", "object/apply:os.mkdir", "object/new:os.mkdir"):
+        recipe = tmp_path / "recipe.yaml"
+        recipe.write_text(f"model: m\nstages:\n  - !!python/{tag} [{str(marker)!r}]\n")
+        with pytest.raises(RecipeError, match=r"recipe\.yaml:3"):
+            read_recipe(recipe)
+        assert not marker.exists()
+    yaml.unsafe_load(recipe.read_text())  # the reader that runs tags is the one that leaves a trace
+    assert marker.exists()
 
 
 def test_further_files_of_an_artifact_are_not_run(sound: Path, tmp_path: Path, pickled: Path, marker: Path) -> None:
