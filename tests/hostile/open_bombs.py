@@ -43,14 +43,15 @@ def numbered(opening: bytes, value: bytes, size: int) -> bytes:
     return opening + b",".join(b'"%08x":%s' % (number, value) for number in range(count)) + b"}"
 
 
-def png(width: int, height: int) -> bytes:
-    """A picture that is all in its header."""
+def png(width: int, height: int, rows: int) -> bytes:
+    """A black picture, of which so many rows are there."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(bytes(MIB), 9) * 4
+    row, stream = bytes(1 + 3 * width), zlib.compressobj(1)
+    pixels = b"".join(stream.compress(row) for _ in range(rows)) + stream.flush()
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
@@ -125,8 +126,8 @@ def bombs(config: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[st
     yield "aliases of aliases", "recipe", b"a: &a [1,1,1,1,1,1,1,1,1]\n" + aliases.encode()
     yield "deep recipe", "recipe", b"[" * 100_000
     yield "huge recipe", "recipe", b"a: b\n" * 5 * MIB
-    yield "picture of many pixels", "image", png(60_000, 60_000)
-    yield "picture of just too many pixels", "image", png(9_000, 9_000)
+    yield "picture of many pixels", "image", png(60_000, 60_000, rows=30)
+    yield "picture of just too many pixels", "image", png(9_000, 9_000, rows=9_000)
     yield "unpacked images without end", "idx", idx((1, 2, 2), 64 * MIB)
     yield "images of a huge size", "idx", idx((2**31, 2**10, 2**10), 4)
 
