@@ -161,8 +161,9 @@ def stored_skeleton(folder: Path, manifest: Manifest) -> tuple[Transformer, Tens
         ArtifactError: configuration or headers are damaged, or ask for far more than the weights could fill.
     """
     config, tensors = read_config(folder, manifest.stage), read_tensors(folder / WEIGHTS)
+    files = read_files(folder, manifest)
     try:
-        skeleton = build_skeleton(config, read_files(folder, manifest), bounds=bounds_of(tensors))
+        skeleton = build_skeleton(config, files, bounds=bounds_of(tensors))
     except CompressError as error:
         fix = f"run the stage {manifest.stage!r} that wrote it again"
         raise ArtifactError(error.what, where=str(folder / CONFIG), fix=fix) from error
