@@ -75,9 +75,14 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
 def _shards(index: Path) -> list[str]:
     """The files beside an index that it names."""
     try:
-        shards = {Path(shard).name for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        outside = sorted(shard for shard in shards if Path(shard).name != shard)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"not a readable index of weights ({error})", where=str(index), fix="fetch it again") from None
+    if outside:
+        raise ModelError(
+            f"names {outside[0]!r}, which is no file beside it", where=str(index), fix="fetch the model again"
+        )
     for shard in sorted(shards):
         place = index.parent / shard
         if not place.is_file():  # a folder would be searched for weights of its own

@@ -139,17 +139,28 @@ def test_a_damaged_index_is_one_line(content: str, tmp_path: Path) -> None:
         read_weights(tmp_path)
 
 
-def test_shards_are_put_together_and_never_looked_for_elsewhere(state: dict[str, Tensor], tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    save_file({"a.weight": state["a.weight"]}, tmp_path / "model" / "one.safetensors")
-    save_file({"b.bias": state["b.bias"]}, tmp_path / "model" / "two.safetensors")
-    save_file({"b.bias": torch.zeros(2)}, tmp_path / "two.safetensors")
-    index = {"weight_map": {"a.weight": "one.safetensors", "b.bias": "../two.safetensors"}}
-    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    assert_same(read_weights(tmp_path / "model"), state)
-    (tmp_path / "model" / "two.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"model.two\.safetensors: no such file or folder"):
-        read_weights(tmp_path / "model")
+def test_shards_are_put_together(state: dict[str, Tensor], tmp_path: Path) -> None:
+    save_file({"a.weight": state["a.weight"]}, tmp_path / "one.safetensors")
+    save_file({"b.bias": state["b.bias"]}, tmp_path / "two.safetensors")
+    index = {"weight_map": {"a.weight": "one.safetensors", "b.bias": "two.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert_same(read_weights(tmp_path), state)
+    (tmp_path / "two.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"two\.safetensors: no such file or folder"):
+        read_weights(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../two.safetensors", "{folder}/two.safetensors", "model/../../two.safetensors"])
+def test_shards_elsewhere_are_refused(name: str, state: dict[str, Tensor], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for place in (tmp_path, folder):  # one of that name beside the index does not take its place
+        save_file({"b.bias": state["b.bias"]}, place / "two.safetensors")
+    shard = name.format(folder=tmp_path)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"b.bias": shard}}), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"index\.json: names '.*', which is no file beside it"):
+        read_weights(folder)
 
 
 def two_layers(width: int = 3, classes: int = 2) -> nn.Module:
