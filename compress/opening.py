@@ -14,7 +14,7 @@ from compress.artifact.store import load_model
 from compress.backbones.recognition import recognise
 from compress.backbones.registry import ADAPTERS
 from compress.backbones.source import ModelSource
-from compress.errors import ArtifactError, ModelError, UsageError, first_line
+from compress.errors import ArtifactError, ModelError, UsageError
 from compress.home import expanded
 from compress.registry import nearest
 from compress.transformer.finite import check_weights
@@ -54,15 +54,8 @@ def open_model(reference: str | Path | ModelSource | Transformer, **details: Any
 
 
 def _opened(source: ModelSource) -> Transformer:
-    """A family's model; what its files hold may be of any type, and nobody promised that it makes sense."""
-    try:
-        model = ADAPTERS[source.adapter].open(source)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"cannot be opened ({type(error).__name__}: {first_line(error)})",
-            where=source.name,
-            fix="check its config.json and its arguments; --debug shows where it failed",
-        ) from error
+    """A family's model, all of whose weights are numbers."""
+    model = ADAPTERS[source.adapter].open(source)
     check_weights(model, source.name)
     return model
 

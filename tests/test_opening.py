@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from hostile.foreign import CONFIG_NAMES, make_foreign, open_folder
 from safetensors.torch import save_file
 
 from compress.artifact.provenance import Provenance
@@ -226,3 +227,21 @@ def test_weights_that_are_no_numbers_are_refused_by_name(
     with pytest.raises(ModelError, match=r"layers\.1\.mlp\.fc2\.weight.* holds NaN or infinity") as caught:
         open_model(tmp_path / "artifact")
     assert str(tmp_path / "artifact" / "model.safetensors") in str(caught.value)
+
+
+@pytest.mark.parametrize("family", CONFIG_NAMES)
+@pytest.mark.parametrize("broken", ["assemble", "take_apart", "load_strictly"])
+def test_a_mistake_of_the_project_is_not_the_fault_of_the_folder(
+    family: str, broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_foreign(tmp_path / "sound") / family
+    adapter = {"timm": "timm_vit", "hf": "hf_encoder", "open_clip": "open_clip_tower"}[family]
+    place = "open_clip_source" if (family, broken) == ("open_clip", "load_strictly") else adapter
+    assert open_folder(folder)
+
+    def mistaken(*arguments: object, **options: object) -> None:
+        raise AttributeError("a mistake of the project")
+
+    monkeypatch.setattr(f"compress.backbones.{place}.{broken}", mistaken)
+    with pytest.raises(AttributeError, match=r"^a mistake of the project$"):
+        open_folder(folder)

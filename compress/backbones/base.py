@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from compress.backbones.source import ModelSource
 from compress.data.preprocessing import ImagePreprocessing, Preprocessing
+from compress.errors import ModelError, first_line
 from compress.transformer.config import BackboneConfig, ModelConfig, Structure
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
@@ -122,11 +124,22 @@ def assemble(
     *,
     untrained_classifier: bool = False,
 ) -> Transformer:
-    """An original model, unpruned and single, from its parts; the other arguments as in ``Transformer``."""
+    """An original model, unpruned and single, from its parts; the other arguments as in ``Transformer``.
+
+    Raises:
+        ModelError: the library built it, but it has no classes, or a layer without heads.
+    """
     heads = tuple(layer.attention.original_heads for layer in parts.layers)
-    config = ModelConfig(
-        backbone=backbone, structure=Structure.original(heads), labels=tuple(labels), preprocessing=preprocessing
-    )
+    try:
+        config = ModelConfig(
+            backbone=backbone, structure=Structure.original(heads), labels=tuple(labels), preprocessing=preprocessing
+        )
+    except ValidationError as error:
+        raise ModelError(
+            f"the configuration describes no classifier ({first_line(error.errors()[0]['msg'])})",
+            where=backbone.architecture,
+            fix="check its heads and labels",
+        ) from error
     model = Transformer(parts.stem, parts.layers, parts.head, config=config, order=parts.order, files=files).eval()
     model.untrained_classifier = untrained_classifier
     return model

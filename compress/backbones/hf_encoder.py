@@ -19,6 +19,7 @@ from compress.backbones.hf_families import FAMILIES, Family, check_config, famil
 from compress.backbones.hf_layers import take_apart
 from compress.backbones.hf_tokenizer import preprocessor_from, read_tokenizer, saved_files
 from compress.backbones.source import ModelSource
+from compress.backbones.values import reading_values
 from compress.backbones.weights import load_strictly, read_weights
 from compress.data.preprocessing import TextPreprocessing
 from compress.errors import ModelError
@@ -57,22 +58,23 @@ class HfEncoderAdapter:
     def open(self, source: ModelSource) -> Transformer:
         """See ``Adapter.open``; ``source.arguments`` replace entries of the library's configuration (dropouts)."""
         folder = locate(source.name, weights=source.weights is None)
-        content = read_config(folder, source.name)
-        family = family_of_config(content, source.name)
-        if not source.reset_classifier:
-            check_problem(content, source.name)
-        labels = _labels(source, content)
-        config = _configuration(family, {**content, **_checked_arguments(family, source)}, len(labels), source.name)
-        model = _build(family, config, source.name)
+        with reading_values(source.name):
+            content = read_config(folder, source.name)
+            family = family_of_config(content, source.name)
+            if not source.reset_classifier:
+                check_problem(content, source.name)
+            labels = _labels(source, content)
+            config = _configuration(family, {**content, **_checked_arguments(family, source)}, len(labels), source.name)
+            model = _build(family, config, source.name)
+            trained_as = next(iter(content.get("architectures") or ()), None)
+            tokenizer = read_tokenizer(folder, source.name)
+            preprocessing = _preprocessing(source, family.longest_input(config), tokenizer)
         where = source.weights or source.name
         state = read_weights(source.weights or folder)
-        trained_as = next(iter(content.get("architectures") or ()), None)
         state = fit_names(state, model, family, where, trained_as=trained_as, reset=source.reset_classifier)
         classifier = (f"{family.head.dense}.", f"{family.head.classifier}.")
         fresh = load_strictly(model, state, where, may_reset=classifier, reset=source.reset_classifier)
-        tokenizer = read_tokenizer(folder, source.name)
         files = {} if tokenizer is None else saved_files(tokenizer)
-        preprocessing = _preprocessing(source, family.longest_input(config), tokenizer)
         parts, backbone = take_apart(model), backbone_config(model)
         return assemble(parts, backbone, labels, preprocessing, files, untrained_classifier=fresh)
 

@@ -29,7 +29,8 @@ def read_tokenizer(folder: Path, where: str) -> PreTrainedTokenizerBase | None:
     try:
         return _read(folder)
     except Exception as error:
-        # Of damaged files the tokenizers library says so by a bare Exception.
+        # Of damaged files the tokenizers library, written in Rust, says so by a bare Exception, which nothing narrower
+        # catches. Other kinds are let through, unless they are among those that mean the same.
         if type(error) is not Exception and not isinstance(error, UNREADABLE):
             raise
         raise ModelError(

@@ -44,6 +44,7 @@ from compress.backbones.open_clip_zero_shot import (
     tokenizer,
 )
 from compress.backbones.source import ModelSource
+from compress.backbones.values import reading_values
 from compress.data.images import image_preprocessor
 from compress.data.preprocessing import ImagePreprocessing, Preprocessing
 from compress.errors import ModelError, UnsupportedModelError
@@ -260,18 +261,20 @@ class OpenClipAdapter:
         tower = source.arguments.get("tower", "image")
         if tower not in TOWERS:
             raise ModelError(f"unknown tower {tower!r}", where="model.arguments", fix=nearest(str(tower), TOWERS))
-        found = resolve(source)
-        check_config(found.model_cfg, tower)
-        clip = build_clip(found.model_cfg)
         preprocessing: Preprocessing
-        if tower == "image":
-            size = tuple(clip.visual.image_size)
-            preprocessing = image_preprocessing(found.preprocess_cfg, size, source.preprocessing, source.name)
-        else:
-            preprocessing = text_preprocessing(clip.context_length, source.preprocessing, source.name)
+        with reading_values(source.name):
+            found = resolve(source)
+            check_config(found.model_cfg, tower)
+            clip = build_clip(found.model_cfg)
+            if tower == "image":
+                size = tuple(clip.visual.image_size)
+                preprocessing = image_preprocessing(found.preprocess_cfg, size, source.preprocessing, source.name)
+            else:
+                preprocessing = text_preprocessing(clip.context_length, source.preprocessing, source.name)
         if found.weights is not None:
             load_clip(clip, found.weights(), resize_positions="image_size" in source.arguments)
-        embeddings = embed_classes(clip, found.model_cfg, labels, source.templates)
+        with reading_values(source.name):  # the tokenizer's options are the configuration's
+            embeddings = embed_classes(clip, found.model_cfg, labels, source.templates)
         arguments = {"tower": tower, "model_cfg": found.model_cfg, "templates": list(source.templates)}
         backbone = BackboneConfig(adapter=self.name, architecture=found.architecture, arguments=arguments)
         return assemble(take_apart(clip, tower, embeddings), backbone, labels, preprocessing)

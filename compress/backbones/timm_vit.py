@@ -28,6 +28,7 @@ from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.drawing import fresh_weights
 from compress.backbones.source import ModelSource
+from compress.backbones.values import reading_values
 from compress.backbones.weights import load_strictly, read_weights
 from compress.data.images import image_preprocessor
 from compress.data.preprocessing import ImagePreprocessing
@@ -167,18 +168,21 @@ class TimmAdapter:
         With ``weights="random"`` nothing is read or fetched, and classes and preprocessing must be given.
         """
         folder = expanded(source.name)
-        config = _saved_config(source.name, folder)
-        architecture = config.get("architecture", source.name)
+        with reading_values(source.name):
+            config = _saved_config(source.name, folder)
+            architecture, recorded = config.get("architecture", source.name), _from_config(config)
         drawn = source.weights == RANDOM
         local = None if drawn else source.weights or (str(folder) if folder.is_dir() else None)
         state = read_weights(local) if local else None
-        arguments = {**_from_config(config), **_from_weights(state, source), **source.arguments}
+        arguments = {**recorded, **_from_weights(state, source), **source.arguments}
         if drawn and source.labels is None and "num_classes" not in arguments:
             raise ModelError("random weights know no classes", where=source.name, fix="name them with --label")
+        fetched = state is None and not drawn
         with init_empty_weights(include_buffers=False):
-            take_apart(_build(architecture, arguments))  # what is not supported is refused before anything is fetched
-        with fresh_weights():
-            fetched = state is None and not drawn
+            with reading_values(source.name):
+                planned = _build(architecture, arguments)
+            take_apart(planned)  # what is not supported is refused before anything is fetched
+        with reading_values(source.name), fresh_weights():
             vit = _fetched(source.name, arguments) if fetched else _build(architecture, arguments)
         classes = getattr(vit, "num_classes", 0)
         if state is not None:
@@ -191,8 +195,9 @@ class TimmAdapter:
                 where=source.name,
                 fix="pass the argument num_classes and --reset-classifier",
             )
-        labels = _labels(source, config, classes)
-        preprocessing = _preprocessing(source, _shipped(config, None if drawn else vit), vit)
+        with reading_values(source.name):
+            labels = _labels(source, config, classes)
+            preprocessing = _preprocessing(source, _shipped(config, None if drawn else vit), vit)
         backbone = BackboneConfig(
             adapter=self.name, architecture=architecture, arguments={**arguments, "num_classes": classes}
         )

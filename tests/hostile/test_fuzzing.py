@@ -55,6 +55,7 @@ FOR_WHAT = {
     "timm_folder/deep.json": "no model family recognises this folder",
     "timm_folder/hub_architecture.json": "timm has no model 'hf-hub:a/b'",
     "timm_folder/model_args_are_a_list.json": "'list' object is not a mapping",
+    "timm_folder/negative_heads.json": "heads [] must be distinct, ascending",
     "timm_folder/no_mapping.json": "no model family recognises this folder",
 }
 
