@@ -25,7 +25,7 @@ from figures import (
 from steps import LATENCY_BATCH
 
 OPENING = """\
-# Results: three families of real models
+# Results: real models beside Deep Ensembles
 
 <!-- written by benchmarks/reproduce; change its page.py or docs/results/notes.md, not this file -->
 
