@@ -15,7 +15,9 @@ QUIET_VARIABLE = "COMPRESS_QUIET"
 
 def progress(iterable: Iterable[T], label: str, total: int | None = None, unit: str = "batch") -> Iterable[T]:
     """Wrap ``iterable`` in a bar titled ``label``."""
-    return tqdm(iterable, desc=label, total=total, unit=unit, disable=silent(), leave=False, dynamic_ncols=True)
+    if silent():
+        return iterable  # without tqdm's thread and lock
+    return tqdm(iterable, desc=label, total=total, unit=unit, leave=False, dynamic_ncols=True)
 
 
 def progress_bar(label: str, *, total: int, initial: int = 0, unit: str = "batch") -> tqdm[Any]:

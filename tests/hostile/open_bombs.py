@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hostile.opened import MODEL, OPENERS, make_sound, replaced
+from tqdm import tqdm
 
 from compress.artifact.store import load_model
 from compress.errors import CompressError
@@ -164,6 +165,7 @@ def _pages(column: int) -> int:
 
 
 def main(folder: Path) -> None:
+    tqdm.monitor_interval = 0  # a child that is forked while tqdm's thread holds its lock would wait for it forever
     sound = make_sound(folder / "sound")
     OPENERS["config"]((sound / MODEL / "config.json").read_bytes(), sound, folder)  # what is imported late
     config = json.loads((sound / MODEL / "config.json").read_text())

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from artifact.refused_writes import refuse_change
 from tiny.whole_run import digests, run, write_recipe
+from tqdm import tqdm
 
 from compress.errors import CompressError
 
@@ -125,6 +126,7 @@ def raced(recipe: Path, out: Path) -> dict[str, Any]:
 
 def main(folder: Path, kills: int, refusals: int) -> None:
     torch.set_num_threads(1)
+    tqdm.monitor_interval = 0  # a child that is forked while tqdm's thread holds its lock would wait for it forever
     recipe, out = write_recipe(folder), folder / "out"
     run(recipe, folder / "warm")
     gc.freeze()  # or every collection of a child would walk through all that is imported
