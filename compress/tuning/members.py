@@ -16,7 +16,7 @@ from compress.tuning.job import Job, Tuned
 from compress.tuning.log import LOG_NAME, last_loss
 from compress.tuning.options import Tune
 from compress.tuning.seeds import derived_seed
-from compress.tuning.state import held_state
+from compress.tuning.state import clear_broken, held_state
 
 BRANCH_LAYER = "branch_layer"
 
@@ -68,6 +68,7 @@ def _tune_member(job: Job, source: Path, state: Path, options: Tune, branch_laye
     provenance = job.provenance(options, (*root, verify_folder(source).digest), tuned)
 
     def write() -> None:
+        clear_broken(finished)
         save_model(model, finished, provenance, overwrite=True)
         with contextlib.suppress(OSError):
             shutil.copyfile(training / LOG_NAME, finished / LOG_NAME)

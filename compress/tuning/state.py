@@ -73,6 +73,14 @@ def remove_states(out: Path) -> None:
     """Remove the states of all runs to ``out``, which is complete."""
     for folder in out.parent.glob(f".{glob.escape(out.name)}.tune-*"):
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            log.warning("%s is left over and could not be removed; nothing needs it, delete it", folder)
+
+
+def clear_broken(folder: Path) -> None:
+    """Remove what a removal that was killed or refused has left of an artifact within a state."""
+    if not (folder / MANIFEST_NAME).is_file():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class CheckpointStore:
@@ -92,6 +100,7 @@ class CheckpointStore:
         """
         target = self.folder / f"step-{progress.step:08d}"
         older = [path for path in self._all() if path != target]
+        clear_broken(target)
         with new_folder(target, kind="checkpoint", stage="tune", overwrite=True) as partial:
             write(partial)
             write_bytes(partial / PROGRESS, progress.model_dump_json().encode())

@@ -82,8 +82,11 @@ def test_refused_changes_are_one_sentence_and_lose_nothing(outcomes: Outcomes) -
     expected = outcomes["undisturbed"]["digests"]
     results = outcomes["refused"]
     for result in results:
-        check_artifacts(result, expected)
-        # What clears up, or keeps a log, may fail without a word.
+        # A complete stage whose resumable state could not be removed says so and goes on; nothing removes it later.
+        left = [path for path in result["hidden"] if ".tune-" in path] if result["error"] == "EACCES" else []
+        assert left == [] or result["code"] == 0, result
+        check_artifacts(result | {"hidden": [path for path in result["hidden"] if path not in left]}, expected)
+        # What clears up, or keeps a log, may fail.
         assert result["code"] in (0, 2), result
         if result["code"] == 2:
             check_sentence(result["said"])

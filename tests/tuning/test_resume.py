@@ -133,6 +133,21 @@ def test_other_options_start_anew_and_the_first_run_can_still_go_on(
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
 
+def test_a_member_that_was_removed_in_part_is_trained_again(
+    members: Path, data: Dataset, options: Options, tmp_path: Path
+) -> None:
+    tune(members, tmp_path / "whole", data=data, options=options())
+    with pytest.raises(KeyboardInterrupt):
+        tune(members, tmp_path / "out", data=data, options=options(), extra_losses=[Signal(2)])
+    (state,) = tmp_path.glob(".out.tune-*")
+    names = [path.name for path in (tmp_path / "whole").iterdir() if path.is_dir()]
+    for name in names:
+        (state / name).mkdir()
+        (state / name / "model.safetensors").write_bytes(b"what a removal that was killed has left")
+    tune(members, tmp_path / "out", data=data, options=options())
+    assert digest(tmp_path / "out") == digest(tmp_path / "whole")
+
+
 def test_finished_members_are_not_trained_again(members: Path, data: Dataset, options: Options, tmp_path: Path) -> None:
     tune(members, tmp_path / "whole", data=data, options=options())
 

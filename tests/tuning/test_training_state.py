@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compress.artifact.claim import claimed
+from compress.artifact.manifest import MANIFEST_NAME
 from compress.distributed import Processes
 from compress.errors import ArtifactError
 from compress.tuning.state import CheckpointStore, Progress, held_state, identity, remove_states, state_folder
@@ -52,6 +53,17 @@ def test_a_failing_save_leaves_the_one_before(tmp_path: Path) -> None:
     found = store.newest()
     assert found is not None
     assert found[1].step == 5
+
+
+def test_what_a_broken_off_removal_left_is_in_nobody_s_way(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    save(store, 2)
+    (tmp_path / "step-00000002" / MANIFEST_NAME).unlink()
+    assert store.newest() is None
+    save(store, 2)
+    found = store.newest()
+    assert found is not None
+    assert found[1].step == 2
 
 
 def test_runs_of_other_options_keep_their_states_apart_until_the_output_is_there(tmp_path: Path) -> None:
