@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator, DistributedType
 from timm.models.deit import VisionTransformerDistilled
 from torch import Tensor
 
@@ -47,6 +48,15 @@ def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 def log_of(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_launcher_that_shards_the_model_is_refused(
+    model: Transformer, data: Dataset, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Accelerator, "distributed_type", property(lambda own: DistributedType.FSDP))
+    with pytest.raises(UsageError, match=r"FSDP is not supported: every process holds the whole model"):
+        tune(model, tmp_path / "out", data=data, options=options())
+    assert list(tmp_path.iterdir()) == []
 
 
 class TestSingle:
