@@ -18,7 +18,7 @@ from compress.budgeting.options import Budget
 from compress.budgeting.shifting import check_reachable, least_share, shift_predictors
 from compress.data.base import Dataset, given_dataset
 from compress.data.reference import image_folders
-from compress.data.subset import take
+from compress.data.subset import even_places, take
 from compress.distributed import processes
 from compress.errors import DataError
 from compress.opening import open_model
@@ -273,4 +273,4 @@ def _once_evaluated(options: Budget) -> Tune:
 
 def _some(dataset: Dataset) -> Dataset:
     """Samples from all over the set, which may be sorted by class."""
-    return take(dataset, range(0, len(dataset), max(1, len(dataset) // MEASURED_SAMPLES)))
+    return take(dataset, even_places(len(dataset), MEASURED_SAMPLES))

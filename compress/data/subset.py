@@ -55,3 +55,9 @@ def checked_indices(indices: Sequence[int], size: int) -> list[int]:
         if not 0 <= index < size:
             raise IndexError(f"index {index} is outside 0..{size - 1}")
     return chosen
+
+
+def even_places(size: int, most: int) -> list[int]:
+    """At most ``most`` of ``size`` places, at even steps."""
+    step = max(1, -(-size // most))
+    return list(range(0, size, step))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -66,6 +67,18 @@ def parting_layer(structures: Sequence[Structure], states: Sequence[Mapping[str,
         if any(not torch.equal(states[0][name], state[name]) for name in names for state in states[1:]):
             return layer
     return layers
+
+
+def fused_config(
+    configs: Sequence[ModelConfig],
+    states: Sequence[Mapping[str, Tensor]],
+    mlp: Literal["averaged", "grouped"],
+) -> ModelConfig:
+    """The members side by side, parted where they first differ. Thresholds of abstention go: they were the members'."""
+    structures = [config.structure for config in configs]
+    branch = parting_layer(structures, states, own_mlp=mlp == "grouped")
+    structure = Structure.side_by_side(structures, branch_layer=branch, mlp=mlp)
+    return configs[0].model_copy(update={"structure": structure, "abstention": None})
 
 
 def same_elsewhere(states: Sequence[Mapping[str, Tensor]]) -> bool:

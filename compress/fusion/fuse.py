@@ -26,7 +26,7 @@ from compress.artifact.store import (
 from compress.artifact.tensors import TensorFile
 from compress.backbones.registry import build_skeleton
 from compress.errors import ModelError, SelfCheckError
-from compress.fusion.agreement import check_members, parting_layer, same_elsewhere
+from compress.fusion.agreement import check_members, fused_config, same_elsewhere
 from compress.fusion.merge import fused_entries
 from compress.fusion.options import Fuse
 from compress.transformer.config import ModelConfig, Structure
@@ -100,7 +100,7 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     check_target(out, overwrite=overwrite, inputs=(pruned,))
     manifest = verify_folder(pruned, expect_kind="members")
     members = [_read_member(pruned / name) for name in manifest.members]
-    config = _fused_config(members, options)
+    config = _checked_config(members, options)
     exact = same_elsewhere([member.state for member in members])
     _warn_of_identical(config.structure, exact)
     skeletons, files = [member.skeleton for member in members], members[0].skeleton.files
@@ -143,7 +143,7 @@ def _read_member(folder: Path) -> _Member:
     return _Member(folder.name, skeleton, state, parents[0] if parents else "")
 
 
-def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
+def _checked_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
     """The configuration of the result, after everything that could make fusing impossible was checked."""
     names = [member.name for member in members]
     if len({member.parent for member in members}) > 1 and not options.allow_different_parents:
@@ -155,10 +155,7 @@ def _fused_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
     states = [member.state for member in members]
     configs = [member.skeleton.config for member in members]
     check_members(configs, states, names)
-    structures = [config.structure for config in configs]
-    branch = parting_layer(structures, states, own_mlp=options.mlp == "grouped")
-    structure = Structure.side_by_side(structures, branch_layer=branch, mlp=options.mlp)
-    return configs[0].model_copy(update={"structure": structure, "abstention": None})
+    return fused_config(configs, states, options.mlp)
 
 
 def _warn_of_identical(structure: Structure, exact: bool) -> None:

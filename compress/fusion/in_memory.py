@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from compress.backbones.registry import build_skeleton
-from compress.fusion.agreement import parting_layer
+from compress.fusion.agreement import fused_config
 from compress.fusion.merge import merged_tensor
-from compress.transformer.config import Structure
 from compress.transformer.model import Transformer
 
 
@@ -23,10 +22,7 @@ def fuse_models(members: Sequence[Transformer], *, mlp: Literal["averaged", "gro
         The fused model, in evaluation mode.
     """
     states = [member.state_dict() for member in members]
-    structures = [member.structure for member in members]
-    branch = parting_layer(structures, states, own_mlp=mlp == "grouped")
-    structure = Structure.side_by_side(structures, branch_layer=branch, mlp=mlp)
-    config = members[0].config.model_copy(update={"structure": structure, "abstention": None})
+    config = fused_config([member.config for member in members], states, mlp)
     fused = build_skeleton(config, members[0].files)
     tensors = {
         name: merged_tensor(name, expected, fused, members, states) for name, expected in fused.state_dict().items()

@@ -11,7 +11,7 @@ from compress.attention.attention import pooled_tokens
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.batches import batches
-from compress.data.subset import take
+from compress.data.subset import even_places, take
 from compress.errors import DataError, ModelError
 from compress.placing import to_device
 from compress.routing.options import Route
@@ -112,9 +112,3 @@ def logits_without(model: Transformer, inputs: Inputs, block: int | None) -> tor
         if step == len(model.order) - 1:
             hidden = hidden.with_states(pooled_tokens(hidden.states, hidden.pooled))
     return model.classify(hidden)
-
-
-def even_places(size: int, most: int) -> list[int]:
-    """At most ``most`` of ``size`` places, at even steps."""
-    step = max(1, -(-size // most))
-    return list(range(0, size, step))

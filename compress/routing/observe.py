@@ -11,9 +11,8 @@ from torch import Tensor
 from compress.backbones.registry import preprocessor
 from compress.data.base import Dataset
 from compress.data.batches import batches
-from compress.data.subset import take
+from compress.data.subset import even_places, take
 from compress.placing import to_device
-from compress.routing.blocks import even_places
 from compress.routing.loss import entropy, kept
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer

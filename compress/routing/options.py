@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from compress.transformer.routing_config import Choice, Part
 from compress.tuning.options import Training
 
 Block = Annotated[int, Field(ge=0)] | Literal["auto"]
@@ -17,14 +18,12 @@ class Route(Training):
     capacity: tuple[float, ...] = Field(
         (0.5,), min_length=1, description="Share of the tokens that passes: one for all blocks, or one per block."
     )
-    choice: Literal["expert", "token", "random"] = Field(
+    choice: Choice = Field(
         "expert",
         description="expert: the highest-ranked tokens of every input pass; token: those above a learned threshold do; "
         "random: as expert, ranked by a fixed random vector and without a gate, to compare with.",
     )
-    part: Literal["block", "attention"] = Field(
-        "block", description="What the other tokens skip: the whole block, or its attention only."
-    )
+    part: Part = Field("block", description="What the other tokens skip: the whole block, or its attention only.")
     every: int = Field(2, ge=1, description="Route every n-th block, counted back from the last but one.")
     blocks: tuple[Block, ...] = Field(
         (),
