@@ -18,7 +18,7 @@ STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgeting
 
 # What a part may import besides itself. A stage never imports another stage; nothing imports recipe or cli.
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
-BASE = {"errors", "home", "options", "registry", "runtime", "progress"}
+BASE = {"errors", "home", "references", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
 SHARED = MODEL | {"backbones", "artifact", "opening", "parent", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "home": set(),
     "options": set(),
     "progress": set(),
+    "references": {"home"},
     "registry": {"errors"},
     "runtime": {"errors", "options"},
     "data": BASE,
@@ -47,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     # Budgets and routers are trained by the project's one loop.
     **dict.fromkeys(("budgeting", "routing"), MEASURED | {"tuning"}),
     "recipe": MEASURED | STAGES,
-    "sweeping": MEASURED | STAGES | {"recipe"},
+    "sweeping": MEASURED | STAGES,
     "benching": MEASURED | STAGES,
     "cli": MEASURED | STAGES | {"recipe", "sweeping", "benching", "exporting", "publishing"},
 }

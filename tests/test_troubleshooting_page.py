@@ -19,8 +19,8 @@ from tiny.pictures import pictures, save_pictures
 
 import compress
 from compress.artifact.folder import new_folder
+from compress.artifact.run_folder import opened_run
 from compress.cli.main import main
-from compress.recipe.state import opened_run
 
 ROOT = Path(__file__).parents[1]
 PLACEHOLDER = re.compile(r"<[^>]+>")

@@ -267,7 +267,7 @@ def _check_size(folder: Path, name: str, record: FileRecord, stage: str) -> None
 
 
 def _check_hash(folder: Path, name: str, record: FileRecord, stage: str) -> None:
-    if _hash_file(folder / name) != record.sha256:
+    if hash_file(folder / name) != record.sha256:
         raise _damaged(folder / name, "was changed or damaged since it was written", stage)
 
 
@@ -292,7 +292,8 @@ def _record(path: Path) -> FileRecord:
         return FileRecord(sha256=_sha256(file), bytes=file.tell())
 
 
-def _hash_file(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """sha256 (hexadecimal) of a file's content; raises ``ArtifactError`` when it cannot be read."""
     try:
         with path.open("rb") as file:
             return _sha256(file)

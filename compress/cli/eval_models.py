@@ -11,7 +11,7 @@ from compress.cli.shared_options import named_references, open_given_model
 from compress.errors import UsageError
 from compress.evaluation.baselines.specification import Baseline, parse_baseline
 from compress.home import expanded
-from compress.recipe.schema import scheme_of
+from compress.references import scheme_of
 
 if TYPE_CHECKING:
     from torch import nn

@@ -9,8 +9,8 @@ from itertools import combinations
 from compress.backbones.registry import build_skeleton
 from compress.data.base import Dataset
 from compress.errors import UsageError
-from compress.pruning.chooser import HeadChooser
-from compress.pruning.masking import Slots, only
+from compress.pruning.chooser import MemberChooser
+from compress.pruning.masking import Slots, head_numbers, only
 from compress.pruning.options import Prune
 from compress.pruning.outcomes import masked_outcomes
 from compress.runtime import Runtime
@@ -38,7 +38,7 @@ class BranchCandidate:
 
 
 def choose_branch(
-    chooser: HeadChooser, model: Transformer, dataset: Dataset, options: Prune, runtime: Runtime
+    chooser: MemberChooser, model: Transformer, dataset: Dataset, options: Prune, runtime: Runtime
 ) -> tuple[Prune, tuple[BranchCandidate, ...]]:
     """Find the largest branch layer whose members disagree at least ``options.min_disagreement``.
 
@@ -74,7 +74,7 @@ def choose_branch(
 
 
 def _candidate(
-    chooser: HeadChooser, model: Transformer, dataset: Dataset, options: Prune, runtime: Runtime
+    chooser: MemberChooser, model: Transformer, dataset: Dataset, options: Prune, runtime: Runtime
 ) -> BranchCandidate:
     branch = options.numbered_branch
     try:
@@ -94,14 +94,8 @@ def disagreement(model: Transformer, dataset: Dataset, slots: Sequence[Slots], r
 
 def fused_flops(model: Transformer, slots: Sequence[Slots]) -> int:
     """FLOPs of one input through the members side by side; the streams part at the first layer in which they differ."""
-    members = []
-    for own in slots:
-        kept = [
-            tuple(layer.attention.kept_heads[0][slot] for slot in heads)
-            for layer, heads in zip(model.layers, own, strict=True)
-        ]
-        members.append(model.structure.model_copy(update={"kept_heads": tuple((heads,) for heads in kept)}))
-    structure = Structure.side_by_side(members)
+    kept = [tuple((heads,) for heads in head_numbers(model, own)) for own in slots]
+    structure = Structure.side_by_side([model.structure.model_copy(update={"kept_heads": heads}) for heads in kept])
     skeleton = build_skeleton(model.config.model_copy(update={"structure": structure}), model.files)
     return count_cost(skeleton).flops
 

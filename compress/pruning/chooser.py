@@ -12,7 +12,7 @@ from compress.pruning.scores import HeadScores, save_scores
 from compress.pruning.selection import MemberHeads, select
 
 
-class HeadChooser(Protocol):
+class MemberChooser(Protocol):
     """Chooses the heads of every member; asked once, or once per branch layer when that is to be found."""
 
     @property
@@ -51,20 +51,20 @@ class ScoreChooser:
 
     @property
     def data(self) -> str | None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         return self.scores.data
 
     def choose(self, options: Prune) -> MemberHeads:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         return select(self.scores, options)
 
     def measure(self, chosen: MemberHeads, options: Prune) -> tuple[CircuitLosses, ...]:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         return ()
 
     def save(self, path: Path) -> None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         save_scores(self.scores, path)
 
     def finished(self) -> None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class CircuitChooser:
-    """Chooses heads by searching circuits; see ``HeadChooser``.
+    """Chooses heads by searching circuits; see ``MemberChooser``.
 
     The trunk is searched once, over the whole data and by both objectives where both can be measured, unless it keeps
     all of its heads: then it takes no part. The members' searches start at the branch layer, with the trunk's circuit
@@ -63,11 +63,11 @@ class CircuitChooser:
 
     @property
     def data(self) -> str | None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         return self.scores.data
 
     def choose(self, options: Prune) -> MemberHeads:
-        """See ``HeadChooser``; searches what is not known yet.
+        """See ``MemberChooser``; searches what is not known yet.
 
         Raises:
             UsageError: the saved scores hold no such search and there are no data; or what ``differing_members`` and
@@ -95,7 +95,7 @@ class CircuitChooser:
         )
 
     def measure(self, chosen: MemberHeads, options: Prune) -> tuple[CircuitLosses, ...]:
-        """See ``HeadChooser``; nothing when there are no data."""
+        """See ``MemberChooser``; nothing when there are no data."""
         if self.calibration is None:
             return ()
         branch = options.numbered_branch
@@ -106,12 +106,12 @@ class CircuitChooser:
         )
 
     def save(self, path: Path) -> None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         used = {search: self.scores.searches[search] for search in self._used}
         save_circuit_scores(replace(self.scores, searches=used), path)
 
     def finished(self) -> None:
-        """See ``HeadChooser``."""
+        """See ``MemberChooser``."""
         if self.state is not None:
             with contextlib.suppress(OSError):
                 self.state.unlink()

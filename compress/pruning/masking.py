@@ -13,6 +13,14 @@ Slots = Sequence[Sequence[int]]
 """Per layer, from the lowest up, positions among the model's present heads."""
 
 
+def head_numbers(model: Transformer, slots: Slots) -> tuple[tuple[int, ...], ...]:
+    """The heads at ``slots`` of every layer by their numbers in the original model."""
+    return tuple(
+        tuple(layer.attention.kept_heads[0][slot] for slot in own)
+        for layer, own in zip(model.layers, slots, strict=True)
+    )
+
+
 def without(model: Transformer, masked: Slots) -> Gates:
     """Gates ``(1, n_l)`` that mask the slots given for the lowest layers; None for a layer with nothing to mask."""
     gates: list[Tensor | None] = [None] * len(model.layers)

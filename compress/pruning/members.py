@@ -12,6 +12,7 @@ from compress.artifact.provenance import BRANCH_CANDIDATES, Provenance
 from compress.artifact.store import PROVENANCE, json_bytes, save_model
 from compress.pruning.branching import BranchCandidate
 from compress.pruning.circuit_losses import CircuitLosses
+from compress.pruning.masking import head_numbers
 from compress.pruning.options import Prune
 from compress.pruning.result import PruneResult
 from compress.pruning.selection import MemberHeads
@@ -58,11 +59,10 @@ def write_members(partial: Path, out: Path, model: Transformer, choice: Choice, 
         SelfCheckError: a copy does not equal the masked model.
     """
     chosen = choice.heads
-    present = [layer.attention.kept_heads[0] for layer in model.layers]
     kept_heads, parameters, differences = [], [], []
     for member, slots in enumerate(chosen.slots):
         name = f"member-{member}"
-        heads = tuple(tuple(present[layer][slot] for slot in own) for layer, own in enumerate(slots))
+        heads = head_numbers(model, slots)
         pruned = prune_heads(model, heads)
         differences.append(check_pruned(model, pruned, inputs, name))
         kept_heads.append(heads)

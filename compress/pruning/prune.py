@@ -19,7 +19,7 @@ from compress.opening import open_model
 from compress.placing import to_device
 from compress.pruning.baselines import magnitude_samples, random_samples
 from compress.pruning.branching import BranchCandidate, choose_branch
-from compress.pruning.chooser import HeadChooser, ScoreChooser
+from compress.pruning.chooser import MemberChooser, ScoreChooser
 from compress.pruning.circuit_chooser import CircuitChooser, searches_left
 from compress.pruning.circuit_scores import CircuitScores, load_circuit_scores
 from compress.pruning.members import Choice, write_members
@@ -123,7 +123,7 @@ def open_chooser(
     fingerprint: str,
     scores: str | Path | None = None,
     state: Path | None = None,
-) -> HeadChooser:
+) -> MemberChooser:
     """What chooses heads by ``options.method``; scores the heads, unless ``scores`` are given or a search will do it.
 
     Args:
@@ -220,7 +220,7 @@ def _search_state(out: Path) -> Path:
 
 
 def _choose(
-    chooser: HeadChooser,
+    chooser: MemberChooser,
     model: Transformer,
     dataset: Dataset | None,
     foreign: Dataset | None,

@@ -87,13 +87,18 @@ def save_scores(scores: HeadScores, path: Path) -> None:
     write_tensors(path, entries, {"method": scores.method, "model": scores.model, "data": scores.data}, ties=ties)
 
 
+def scores_file(path: Path) -> Path:
+    """The file of scores at ``path``: that of a ``prune`` whose folder it is, else the path itself."""
+    return path / "scores.safetensors" if path.is_dir() else path
+
+
 def open_scores(path: Path, *, model: str, method: str) -> tuple[Path, TensorFile]:
     """The file of scores in ``path`` (a file, or the folder of a ``prune``), of this model and method.
 
     Raises:
         ArtifactError: no such file, a damaged one, or scores of another model or method.
     """
-    path = path / "scores.safetensors" if path.is_dir() else path
+    path = scores_file(path)
     if not path.is_file():
         raise ArtifactError("no such scores", where=str(path), fix="give the folder of an earlier prune")
     verify_file(path)

@@ -6,24 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from compress.home import expanded
-from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, StageEntry, scheme_of
+from compress.recipe.schema import ROLES, DataSources, Recipe, RecipeModel, StageEntry
 from compress.recipe.stages.base import Stage
 from compress.recipe.yaml_source import KeyPath
+from compress.references import WEIGHT_SUFFIXES, absolute
 from compress.registry import Registry
 
-WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 PATH_STARTS = ("./", "../", "~")
-
-
-def absolute(reference: str, base: Path) -> str:
-    """A path relative to ``base`` made absolute; a reference with a scheme (``builtin:digits``) stays as it is.
-
-    What follows a ``#`` is kept, since it is part of the last name.
-    """
-    if scheme_of(reference) and not os.path.lexists(base / reference):
-        return reference
-    return os.path.normpath(base / expanded(reference))
 
 
 def with_absolute_paths(recipe: Recipe, base_of: Callable[[KeyPath], Path], stages: Registry[type[Stage]]) -> Recipe:

@@ -13,6 +13,7 @@ import compress
 from compress.artifact.durable import write_bytes
 from compress.artifact.folder import verify_folder
 from compress.artifact.manifest import MANIFEST_NAME
+from compress.artifact.run_folder import opened_run
 from compress.distributed import processes
 from compress.errors import ArtifactError, CompressError, UsageError
 from compress.options import Options
@@ -31,7 +32,7 @@ from compress.recipe.stages.base import (
     StageReport,
     open_recipe_data,
 )
-from compress.recipe.state import StageRecord, opened_run, read_record, write_record
+from compress.recipe.state import StageRecord, read_record, write_record
 from compress.registry import Registry
 
 RESOLVED_NAME = "recipe.yaml"

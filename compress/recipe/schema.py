@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -11,17 +10,11 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, WithJsonSchema, fie
 
 from compress.backbones.source import ModelSource
 from compress.options import Options
+from compress.references import scheme_of
 from compress.runtime import Runtime
 
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9_+-]+):(?=.)")
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 RESERVED_STAGE_NAMES = frozenset({"model", "data", "runtime", "seed", "stages"})
-
-
-def scheme_of(reference: str) -> str | None:
-    """``timm`` of ``timm:vit_base``; None for a path, which has no scheme."""
-    match = _SCHEME.match(reference)
-    return match.group(1) if match else None
 
 
 def _number_as_label(value: object) -> object:

@@ -12,8 +12,7 @@ import yaml
 from compress.artifact.durable import write_bytes
 from compress.errors import UsageError
 from compress.pruning.options import Prune
-from compress.recipe.paths import WEIGHT_SUFFIXES, absolute
-from compress.recipe.schema import scheme_of
+from compress.references import WEIGHT_SUFFIXES, absolute, scheme_of
 from compress.registry import nearest
 from compress.runtime import Runtime
 from compress.sweeping.grid import Grid

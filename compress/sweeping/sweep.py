@@ -10,6 +10,8 @@ from pathlib import Path
 
 from compress.artifact.durable import write_bytes
 from compress.artifact.fingerprint import model_fingerprint
+from compress.artifact.folder import hash_file
+from compress.artifact.run_folder import STATE_FOLDER, opened_run
 from compress.data.base import Dataset, given_dataset
 from compress.distributed import Processes, processes
 from compress.errors import UsageError
@@ -19,11 +21,12 @@ from compress.evaluation.result import EvaluationResult
 from compress.evaluation.summary import summary_of
 from compress.fusion.in_memory import fuse_models
 from compress.progress import progress
-from compress.pruning.chooser import HeadChooser
+from compress.pruning.chooser import MemberChooser
+from compress.pruning.masking import head_numbers
 from compress.pruning.options import Prune, check_options, needs_labels
 from compress.pruning.prune import SCORES, open_calibration, open_chooser, open_foreign, open_single
+from compress.pruning.scores import scores_file
 from compress.pruning.selection import MemberHeads
-from compress.recipe.state import STATE_FOLDER, opened_run
 from compress.runtime import Runtime
 from compress.sweeping.grid import Grid
 from compress.sweeping.record import Record, read_record, record_key, write_record
@@ -113,6 +116,8 @@ class _Sweep:
         identity = {
             "model": fingerprint,
             "scored_on": chooser.data,
+            # Neither method nor data determine scores that were given: those of method random are drawn by a seed.
+            "scores": None if scores is None else hash_file(scores_file(Path(scores))),
             "searched_with": None if self.searched_with is None else self.searched_with.fingerprint,
             "measured_on": self.measured.fingerprint,
             "foreign": {name: data.fingerprint for name, data in self.foreign.items()},
@@ -135,7 +140,7 @@ class _Sweep:
             points=tuple(points),
         )
 
-    def _chooser(self, options: Prune, fingerprint: str, scores: str | Path | None) -> HeadChooser:
+    def _chooser(self, options: Prune, fingerprint: str, scores: str | Path | None) -> MemberChooser:
         """Scores that were given, those of an earlier call, or new ones, which are saved."""
         path = self.out / SCORES
         if options.method == "circuit":
@@ -162,7 +167,7 @@ class _Sweep:
 
     def _opened_chooser(
         self, options: Prune, fingerprint: str, scores: str | Path | None, state: Path | None = None
-    ) -> HeadChooser:
+    ) -> MemberChooser:
         return open_chooser(
             self.model,
             self.calibration,
@@ -174,7 +179,7 @@ class _Sweep:
             state=state,
         )
 
-    def _point(self, point: SweepPoint, options: Prune | None, chooser: HeadChooser, key: str) -> SweepPoint:
+    def _point(self, point: SweepPoint, options: Prune | None, chooser: MemberChooser, key: str) -> SweepPoint:
         """A finished point: remembered under its key, or computed and written down."""
         path = self.out / STATE_FOLDER / f"{point.name}.json"
         known = self.team.on_main(lambda: read_record(path, key))
@@ -184,7 +189,7 @@ class _Sweep:
         self.team.on_main(lambda: write_record(path, Record(key=key, point=done)))
         return done
 
-    def _measured(self, point: SweepPoint, options: Prune | None, chooser: HeadChooser) -> SweepPoint:
+    def _measured(self, point: SweepPoint, options: Prune | None, chooser: MemberChooser) -> SweepPoint:
         if options is None:
             model = self.model
         else:
@@ -206,11 +211,7 @@ class _Sweep:
 
 def _members(model: Transformer, chosen: MemberHeads) -> list[Transformer]:
     """The pruned copies; they share everything but their attentions."""
-    present = [layer.attention.kept_heads[0] for layer in model.layers]
-    return [
-        prune_heads(model, [tuple(present[layer][slot] for slot in own) for layer, own in enumerate(slots)])
-        for slots in chosen.slots
-    ]
+    return [prune_heads(model, head_numbers(model, slots)) for slots in chosen.slots]
 
 
 def _write(result: SweepResult, out: Path) -> None:

@@ -153,6 +153,18 @@ def test_saved_scores_serve(model: Transformer, tmp_path: Path) -> None:
     assert again.points == swept(model, tmp_path / "fresh", grid=small).points
 
 
+def test_other_scores_of_the_same_method_and_data_are_measured_again(model: Transformer, tmp_path: Path) -> None:
+    small = Grid(keep=(1,), members=(1,))
+    results = []
+    for seed in (0, 1):
+        options = Prune(method="random", keep=1, members=1, seed=seed)
+        prune(model, tmp_path / f"pruned-{seed}", options=options, runtime=CPU)
+        given = {"grid": small, "options": Prune(method="random"), "scores": tmp_path / f"pruned-{seed}"}
+        results.append(swept(model, tmp_path / "sweep", **given).points)
+        assert results[-1] == swept(model, tmp_path / f"fresh-{seed}", **given).points
+    assert results[0] != results[1]
+
+
 def test_a_combination_that_is_given_twice_is_one_point() -> None:
     assert Grid(keep=(1, 1, 1.0), members=(2,)).names() == ["k1-m2-b0", "k1.0-m2-b0"]
 

@@ -54,7 +54,7 @@ class PruneStage(Stage[Prune]):
 
     def plan(self, structure: Structure, options: Prune) -> Structure:
         """How many heads each layer keeps; a global scope is planned as if every layer kept its share."""
-        from compress.pruning.selection import heads_to_keep
+        from compress.pruning.selection import heads_to_keep, trunk_keep
         from compress.transformer.config import Structure
 
         if structure.members > 1:
@@ -68,10 +68,9 @@ class PruneStage(Stage[Prune]):
                 where="branch_layer",
                 fix=f"choose 0 to {layers - 1}",
             )
-        trunk_keep = options.keep if options.trunk_keep is None else options.trunk_keep
         kept = []
         for layer, groups in enumerate(structure.kept_heads):
-            count = heads_to_keep(trunk_keep if layer < branch else options.keep, len(groups[0]))
+            count = heads_to_keep(trunk_keep(options) if layer < branch else options.keep, len(groups[0]))
             kept.append((groups[0][:count],) * (1 if layer < branch else options.members))
         return Structure(
             original_heads=structure.original_heads,
