@@ -24,8 +24,9 @@ EXPLANATION = (
 )
 IMPORTANCE_EXPLANATION = "The stronger the colour, the more the answers depend on the head."
 SCORES = "scores.safetensors"
-# Random scores say nothing about a head.
-MEANINGLESS_METHODS = ("random",)
+# Random scores say nothing about a head, and the losses of circuits belong to one search each.
+METHODS = ("taylor", "magnitude")
+LAYER = "layer."
 
 _LEFT, _TOP, _GAP, _LEGEND = 22, 28, 14, 46
 _SMALLEST_CELL, _LARGEST_CELL = 10.5, 15.0
@@ -107,15 +108,16 @@ def _importance(folder: Path | None, original: Sequence[int]) -> tuple[Importanc
         return None, None
     tensors = read_tensors(path)
     method = tensors.metadata.get("method")
-    layers = [tensors[name].double().mean(0) for name in sorted(tensors)]
-    if method in MEANINGLESS_METHODS or [len(layer) for layer in layers] != list(original):
+    names = [name for name in sorted(tensors) if name.startswith(LAYER) and len(tensors.shape(name)) == 2]
+    if method not in METHODS or [tensors.shape(name)[1] for name in names] != list(original):
         return None, None
+    layers = [tensors[name].double().mean(0) for name in names]
     tiny = torch.finfo(torch.float64).tiny
     scaled = [layer / layer.norm().clamp_min(tiny) for layer in layers]
     largest = max(float(layer.max()) for layer in scaled)
     if not largest > 0:
         return None, None
-    return tuple(tuple((layer / largest).clamp(0, 1).tolist()) for layer in scaled), str(method)
+    return tuple(tuple((layer / largest).clamp(0, 1).tolist()) for layer in scaled), method
 
 
 def explanation(maps: Sequence[HeadMap]) -> str:

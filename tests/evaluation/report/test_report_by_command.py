@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from tiny.all_cases import CASES
+from tiny.whole_run import TEXT, write_recipe
 
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import save_model
@@ -92,3 +93,18 @@ stages:
     before = page.stat().st_mtime_ns
     assert "up to date" in run_recipe(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "out").table()
     assert page.stat().st_mtime_ns == before
+
+
+def test_members_cut_by_circuits_have_a_report_with_head_maps_without_importance(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    stages = """\
+  - prune: {method: circuit, members: 2, keep: 2}
+  - fuse
+  - eval: {compare: [single, members], report: true, latency: false, intervals: false}
+"""
+    recipe.write_text(TEXT.partition("  - prune")[0] + stages, encoding="utf-8")
+    result = run_recipe(read_recipe(recipe), tmp_path / "out")
+    report = result.out / "03-eval" / "report"
+    content = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    assert content["heads"]
+    assert all(found["importance"] is None for found in content["heads"])
