@@ -60,11 +60,17 @@ class Route(Training):
             raise ValueError("auto chooses all blocks; give it alone")
         if len(set(blocks)) != len(blocks):
             raise ValueError("a block is named twice")
-        return blocks if "auto" in blocks else tuple(sorted(blocks, key=int))
+        return blocks
 
     @model_validator(mode="after")
     def _one_capacity_per_block(self) -> Route:
+        """Blocks in ascending order, and with them the capacities that were given for each."""
         named = [block for block in self.blocks if block != "auto"]
         if len(self.capacity) > 1 and len(self.capacity) != len(named):
             raise ValueError(f"{len(self.capacity)} capacities for {len(named)} named blocks; give one for all")
+        places = sorted(range(len(named)), key=named.__getitem__)
+        if named:
+            object.__setattr__(self, "blocks", tuple(named[place] for place in places))
+        if len(self.capacity) > 1:
+            object.__setattr__(self, "capacity", tuple(self.capacity[place] for place in places))
         return self

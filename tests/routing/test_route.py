@@ -287,6 +287,14 @@ def test_what_the_options_refuse() -> None:
         Route(capacity=[0.5, 0.2], blocks=[0, 1, 2])
 
 
+def test_every_block_keeps_the_capacity_that_was_given_for_it() -> None:
+    options = Route(blocks=(4, 1, 2), capacity=(0.25, 0.75, 0.5))
+    assert options.blocks == (1, 2, 4)
+    assert options.capacity == (0.75, 0.5, 0.25)
+    assert Route(blocks=(4, 1), capacity=0.3).capacity == (0.3,)
+    assert Route.model_validate(options.model_dump()) == options
+
+
 def test_routed_models_are_neither_pruned_nor_fused(model: Transformer, data: Dataset, tmp_path: Path) -> None:
     routed = with_routers(model, RoutingConfig(blocks=(1,), capacity=(0.5,)))
     with pytest.raises(ModelError, match=r"with routers cannot be pruned.*prune and fuse first"):
