@@ -8,6 +8,8 @@ from pydantic import Field
 
 from compress.options import Options
 
+HeadChoice = Literal["learned", "random"]
+
 
 class BudgetConfig(Options):
     """The budgets of a model, without their weights.
@@ -19,7 +21,7 @@ class BudgetConfig(Options):
     temperature: float = Field(
         1.0, gt=0.0, allow_inf_nan=False, description="Temperature of the softmax over heads, after training."
     )
-    choice: Literal["learned", "random"] = Field(
+    choice: HeadChoice = Field(
         "learned", description="Which heads run: the most relevant ones, or ones drawn from the input (an ablation)."
     )
     fixed: float | None = Field(

@@ -20,7 +20,7 @@ from open_clip.pretrained import download_pretrained_from_hf
 from open_clip.transform import PreprocessCfg
 
 from compress.backbones.drawing import fresh_weights
-from compress.backbones.source import ModelSource
+from compress.backbones.source import RANDOM, ModelSource
 from compress.backbones.weights import PICKLED, load_strictly, read_weights
 from compress.errors import ModelError, UnsupportedModelError, first_line
 from compress.home import expanded
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 CONFIG_FILE = "open_clip_config.json"
 HUB_PREFIX = "hf-hub:"
-RANDOM = "random"
 ARGUMENTS = ("tower", "quick_gelu", "image_size")
 SUPPORTED = (
     "CLIP and CustomTextCLIP; image towers that are an open_clip VisionTransformer, text towers that are a "

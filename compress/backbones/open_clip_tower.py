@@ -26,7 +26,6 @@ from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.open_clip_preprocessing import image_preprocessing, text_preprocessing
 from compress.backbones.open_clip_source import (
-    RANDOM,
     SUPPORTED,
     Clip,
     build_clip,
@@ -43,7 +42,7 @@ from compress.backbones.open_clip_zero_shot import (
     linear,
     tokenizer,
 )
-from compress.backbones.source import ModelSource
+from compress.backbones.source import RANDOM, ModelSource
 from compress.backbones.values import reading_values
 from compress.data.images import image_preprocessor
 from compress.data.preprocessing import ImagePreprocessing, Preprocessing

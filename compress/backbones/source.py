@@ -8,6 +8,9 @@ from pydantic import Field
 
 from compress.options import Options
 
+RANDOM = "random"
+"""In the place of weights: fresh ones."""
+
 
 class ModelSource(Options):
     """A model by family, name and weights."""

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from compress.attention.attention import Attention, Projection
 from compress.backbones.base import Parts, Preprocessor, assemble
 from compress.backbones.drawing import fresh_weights
-from compress.backbones.source import ModelSource
+from compress.backbones.source import RANDOM, ModelSource
 from compress.backbones.values import reading_values
 from compress.backbones.weights import load_strictly, read_weights
 from compress.data.images import image_preprocessor
@@ -49,7 +49,6 @@ most of them blank, are almost exchangeable, and training takes several times as
 EXAMPLE_CLASSES = 1000
 NOT_OF_THE_MODEL = frozenset(inspect.signature(timm.create_model).parameters) - {"kwargs"}
 """What ``timm.create_model`` takes beside the model's own arguments; by some it opens files or asks the hub."""
-RANDOM = "random"
 """In the place of weights: the library's own initialisation, for a model that is to be trained."""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from compress.options import Options
 from compress.pruning.options import Keep
 from compress.runtime import DType
+from compress.transformer.config import StreamMlp
 
 Count = Annotated[int, Field(ge=1)]
 Layer = Annotated[int, Field(ge=0)]
@@ -23,7 +24,7 @@ class Bench(Options):
     branch_layer: tuple[Layer, ...] = Field(
         (), description="First layers with M streams, a fused model each (default: 0, half and three quarters)."
     )
-    mlp: Literal["averaged", "grouped"] = Field(
+    mlp: StreamMlp = Field(
         "averaged", description="Whether the streams of a fused model share one MLP per layer or each has its own."
     )
     separate: bool = Field(True, description="Measure the Deep Ensemble and the separate pruned models too.")

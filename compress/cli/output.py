@@ -19,8 +19,6 @@ from compress.progress import first_process
 
 logger = logging.getLogger(__name__)
 
-JSON_OPTION = "--json"
-
 
 def emit(table: str, plain: Any, json_target: str | None) -> None:
     """Print a result; of several processes the first one does.

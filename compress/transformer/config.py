@@ -16,6 +16,9 @@ from compress.transformer.routing_config import RoutingConfig
 
 FORMAT_VERSION = 1
 
+StreamMlp = Literal["averaged", "grouped"]
+"""Whether the streams of a fused model share one MLP per layer or each has its own."""
+
 UncertaintyScore = Literal["max_probability", "entropy", "mutual_information", "energy", "max_logit"]
 """How uncertain a prediction is; the scores of ``compress.transformer.uncertainty``."""
 
@@ -48,9 +51,7 @@ class Structure(Options):
     )
     members: int = Field(1, ge=1, description="M, the streams from the branch layer on.")
     branch_layer: int = Field(0, ge=0, description="First layer with M streams; below it there is one.")
-    mlp: Literal["averaged", "grouped"] = Field(
-        "averaged", description="Whether the streams share one MLP per layer or each has its own."
-    )
+    mlp: StreamMlp = Field("averaged", description="Whether the streams share one MLP per layer or each has its own.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Structure:
@@ -82,7 +83,7 @@ class Structure(Options):
         members: Sequence[Structure],
         *,
         branch_layer: int | None = None,
-        mlp: Literal["averaged", "grouped"] = "averaged",
+        mlp: StreamMlp = "averaged",
     ) -> Structure:
         """The structure of one model that holds separate members of the same original.
 

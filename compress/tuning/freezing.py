@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from torch import nn
 
@@ -12,8 +11,7 @@ from compress.attention.head_chooser import HeadChooser
 from compress.errors import UsageError
 from compress.transformer.model import Transformer
 from compress.tuning.losses import ExtraLoss
-
-Freeze = Literal["trunk", "backbone", "none"]
+from compress.tuning.options import Freeze
 
 
 def frozen_parts(model: Transformer, freeze: Freeze, branch_layer: int) -> list[nn.Module]:

@@ -18,8 +18,9 @@ HIGHEST_RATE = "highest_rate"
 def decays(name: str, parameter: nn.Parameter, owner: nn.Module) -> bool:
     """Whether weight decay applies: to matrices whose name ends in ``weight`` and that belong to no normalisation.
 
-    Biases, norms, LayerScale, class tokens and position embeddings are left alone. The grouped biases of a fused model
-    are matrices ``(M, out)`` too, so the number of dimensions alone would not tell.
+    Tables of embeddings are such matrices, as in the training of BERT. Biases, norms, LayerScale, class tokens and the
+    position embeddings of ViT and CLIP are left alone. The grouped biases of a fused model are matrices ``(M, out)``
+    too, so the number of dimensions alone would not tell.
     """
     return name.endswith("weight") and parameter.dim() >= 2 and "Norm" not in type(owner).__name__
 

@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from compress.options import Options
 
+Freeze = Literal["trunk", "backbone", "none"]
+Shape = Literal["cosine", "linear", "constant"]
+
 NO_EFFECT_ON_RESULT = frozenset({"checkpoint_steps", "log_steps", "workers", "gradient_checkpointing"})
 """Fields that may change between an interrupted call and the one that goes on from it."""
 
@@ -20,12 +23,10 @@ class Training(Options):
     batch_size: int = Field(32, ge=1, description="Inputs per forward pass, of all processes together.")
     accumulate: int = Field(1, ge=1, description="Forward passes per optimizer step.")
     lr: float = Field(5e-5, gt=0.0, description="Highest learning rate.")
-    schedule: Literal["cosine", "linear", "constant"] = Field(
-        "cosine", description="How the rate falls to 0 after the warm-up; constant: it stays."
-    )
+    schedule: Shape = Field("cosine", description="How the rate falls to 0 after the warm-up; constant: it stays.")
     warmup: float = Field(0.1, ge=0.0, le=1.0, description="Share of the steps in which the rate rises from 0.")
     weight_decay: float = Field(
-        0.05, ge=0.0, description="Decay of the matrices (AdamW); biases, norms and position embeddings have none."
+        0.05, ge=0.0, description="Decay of the matrices (AdamW), tables of embeddings among them; the rest has none."
     )
     beta2: float = Field(
         0.999, ge=0.0, lt=1.0, description="Memory of AdamW for the size of gradients; 0.99 for short trainings."
@@ -75,10 +76,10 @@ class Tune(Training):
         "labels",
         description="labels: classify; captions: bring images and their captions together, for models of two towers.",
     )
-    freeze: Literal["trunk", "backbone", "none"] | None = Field(
+    freeze: Freeze | None = Field(
         None,
-        description="What is not trained: trunk (all below the branch layer), backbone (all but the classifier), none. "
-        "Default: the trunk of separate members, else none.",
+        description="What is not trained: trunk (all below the branch layer), backbone (all but the head, i.e. what "
+        "follows the last layer), none. Default: the trunk of separate members, else none.",
     )
     from_scratch: bool = Field(False, description="Start from random weights, drawn from the seed.")
     head_dropout: float = Field(

@@ -12,7 +12,7 @@ from compress.artifact.tensors import tensor_entries, write_tensors
 from compress.backbones.base import TowerPair
 from compress.backbones.drawing import drawn_from
 from compress.backbones.registry import PAIRS
-from compress.backbones.source import ModelSource
+from compress.backbones.source import RANDOM, ModelSource
 from compress.data.base import require_kind
 from compress.data.labels import align_labels
 from compress.errors import DataError, UsageError
@@ -38,7 +38,6 @@ NOT_FOR_CAPTIONS = (
     "head_dropout_keep",
     "head_dropout_from",
 )
-RANDOM = "random"
 
 
 def tune_pair(job: Job, reference: str | Path | ModelSource | Transformer) -> Tuned:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
-Shape = Literal["cosine", "linear", "constant"]
+from compress.tuning.options import Shape
 
 
 def rate_factor(step: int, steps: int, *, warmup: float, shape: Shape) -> float:

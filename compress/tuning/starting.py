@@ -8,15 +8,13 @@ from pathlib import Path
 from compress.backbones.base import assemble
 from compress.backbones.drawing import drawn_from
 from compress.backbones.registry import ADAPTERS
-from compress.backbones.source import ModelSource
+from compress.backbones.source import RANDOM, ModelSource
 from compress.data.base import Dataset
 from compress.errors import ModelError, UsageError
 from compress.opening import artifact_folder, open_model, parse_source
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads
 from compress.tuning.seeds import derived_seed
-
-RANDOM = "random"
 
 
 def starting_model(

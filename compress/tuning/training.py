@@ -14,10 +14,10 @@ from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.tuning.classifier import ClassifierLearner
 from compress.tuning.engine import machine
-from compress.tuning.freezing import Freeze, all_but, frozen_parts, training_mode, without_loss
+from compress.tuning.freezing import all_but, frozen_parts, training_mode, without_loss
 from compress.tuning.loop import Loop
 from compress.tuning.losses import ExtraLoss
-from compress.tuning.options import Tune
+from compress.tuning.options import Freeze, Tune
 from compress.tuning.state import Progress
 from compress.tuning.trunk_outputs import TrunkOutputs
 from compress.tuning.validation import Validation

@@ -67,31 +67,10 @@ def test_a_bootstrap_keeps_its_repetitions_and_its_order(indices: list[int], bat
     assert all(len(batch.ids) == batch_size for batch in found[:-1])
 
 
-def test_a_shuffle_is_a_permutation_that_its_seed_decides() -> None:
-    def order(seed: int) -> list[int]:
-        return flat(positions(list(batches(texts(50), lengths, batch_size=8, shuffle_seed=seed))))
-
-    assert order(3) == order(3)
-    assert order(3) != order(4)
-    assert sorted(order(3)) == list(range(50))
-
-
 def test_the_global_random_state_is_untouched() -> None:
     before = torch.get_rng_state()
-    list(batches(texts(9), lengths, batch_size=2, shuffle_seed=1))
+    list(batches(texts(9), lengths, batch_size=2))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_number_of_workers_changes_nothing() -> None:
-    digits = open_dataset("builtin:digits#calibration")
-    alone, helped = (
-        list(batches(digits, PREPROCESS, batch_size=64, shuffle_seed=5, workers=workers)) for workers in (0, 2)
-    )
-    assert positions(alone) == positions(helped)
-    for one, other in zip(alone, helped, strict=True):
-        assert torch.equal(one.inputs, other.inputs)
-        assert torch.equal(one.labels, other.labels)  # type: ignore[arg-type]
-        assert one.ids == other.ids
 
 
 def test_empty_data_are_refused_at_the_call() -> None:
@@ -111,11 +90,10 @@ def test_labels_and_indices_are_checked_before_the_first_batch() -> None:
         batches(texts(3), never, batch_size=1, indices=[0, 3])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_broken_image_is_one_sentence_with_any_number_of_workers(tmp_path: Path, workers: int) -> None:
+def test_a_broken_image_is_one_sentence_when_its_batch_is_due(tmp_path: Path) -> None:
     Image.new("L", (8, 8)).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"broken")
-    found = batches(open_dataset(str(tmp_path)), PREPROCESS, batch_size=1, workers=workers)
+    found = batches(open_dataset(str(tmp_path)), PREPROCESS, batch_size=1)
     assert next(found).ids == ("a.png",)
     with pytest.raises(DataError) as caught:
         next(found)

@@ -24,6 +24,7 @@ class Case:
         logits: what the library answers, ``logits(library, inputs) -> (B, K)``.
         output_weights: per distinct layer, ``output_weights(library)[layer]`` is the library's output-projection weight
             ``(C, H·D)``: zeroing a head's columns zeroes its context.
+        parameters: how many of the library's parameters the project's model is made of.
     """
 
     library: nn.Module
@@ -31,6 +32,7 @@ class Case:
     inputs: Inputs
     logits: Callable[[nn.Module, Inputs], Tensor]
     output_weights: Callable[[nn.Module], list[nn.Parameter]]
+    parameters: Callable[[nn.Module], int] = lambda library: sum(tensor.numel() for tensor in library.parameters())
 
     def reference(self) -> Tensor:
         """The library's logits ``(B, K)``."""

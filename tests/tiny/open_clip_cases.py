@@ -66,6 +66,19 @@ def library_logits(classes: Tensor, tower: str, clip: nn.Module, inputs: Any) ->
     return logits if clip.logit_bias is None else logits + clip.logit_bias
 
 
+def tower_parameters(classes: Tensor, tower: str, clip: nn.Module) -> int:
+    """Those of one tower, of the scale and of the classes; scales of heads become part of the output projection."""
+    custom = isinstance(clip, open_clip.CustomTextCLIP)
+    others = ("text." if custom else ()) if tower == "image" else "visual."
+    shared = ("transformer.", "token_embedding.", "positional_embedding", "ln_final.", "text_projection")
+    own = [
+        parameter.numel()
+        for name, parameter in clip.named_parameters()
+        if not name.startswith(others or shared) and not name.endswith("head_scale")
+    ]
+    return sum(own) + classes.numel()
+
+
 def clip_case(tower: str, **changes: Any) -> Case:
     """A case from the differences to ``tiny_config``."""
     config = tiny_config(**changes)
@@ -89,6 +102,7 @@ def clip_case(tower: str, **changes: Any) -> Case:
         inputs=inputs,
         logits=partial(library_logits, classes, tower),
         output_weights=lambda clip: [block.attn.out_proj.weight for block in resblocks(clip, tower)],
+        parameters=partial(tower_parameters, classes, tower),
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny.all_cases import CASES
+from torch import nn
 
 from compress.artifact.store import load_model
 from compress.budgeting.budget import attach_budgets
@@ -32,6 +34,18 @@ def test_matrices_decay_and_nothing_else(model: Transformer) -> None:
     for name in ("stem.vit.cls_token", "stem.vit.pos_embed", "layers.0.norm1.weight", "layers.0.attention.qkv.bias"):
         assert name in groups
         assert name not in decaying
+
+
+@pytest.mark.parametrize("family", ["bert", "open_clip image", "open_clip text"])
+def test_tables_of_embeddings_are_matrices_and_position_parameters_are_not(family: str) -> None:
+    model = CASES[family]().model
+    groups = by_name(model, build_optimizer(model, Tune(weight_decay=0.1)))
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            assert groups[f"{name}.weight"]["weight_decay"] == 0.1
+    still = {name for name, group in groups.items() if not group["weight_decay"]}
+    assert {name for name in groups if name.endswith(("positional_embedding", "class_embedding", "bias"))} <= still
+    assert any("Norm" in name or "norm" in name for name in still)
 
 
 def test_the_grouped_biases_of_a_fused_model_do_not_decay(fused: Path) -> None:
