@@ -48,7 +48,11 @@ class ExtraLoss(Protocol):
     trains: ClassVar[tuple[type[nn.Module], ...]] = ()
 
     def prepare(self, model: Transformer, step: int, steps: int) -> None:
-        """Called before every forward pass, to set what follows a schedule."""
+        """Called before every forward pass, to set what follows a schedule.
+
+        A training that goes on after an interruption calls it once more for the last step that was made, so that
+        evaluations before the next step find the model as that step left it.
+        """
         ...
 
     def terms(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
@@ -58,6 +62,13 @@ class ExtraLoss(Protocol):
     def readings(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
         """Named values for the log that are no part of the loss, of the same shapes; none unless overridden."""
         return {}
+
+    def stepped(self, model: Transformer) -> None:
+        """Called after every optimizer step, to move what has no gradient; nothing unless overridden.
+
+        ``model`` is as the step's last forward pass left it, with new weights.
+        """
+        return
 
 
 def cross_entropy(member_logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:

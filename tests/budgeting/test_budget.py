@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import os
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from tiny.budgeted import varied
 from tiny.scratch_vit import tiny_source
 from torch import Tensor
 
+from compress.artifact.folder import verify_folder
 from compress.artifact.store import load_model, read_provenance
 from compress.budgeting import shifting
 from compress.budgeting.budget import attach_budgets, budget
@@ -30,6 +33,7 @@ from compress.data.builtin import digits
 from compress.data.labels import AlignedDataset
 from compress.data.subset import take
 from compress.errors import CompressError, DataError, ModelError, UsageError
+from compress.evaluation import collect as collecting
 from compress.evaluation.evaluate import evaluate
 from compress.evaluation.options import Evaluate
 from compress.fusion.in_memory import fuse_models
@@ -140,6 +144,41 @@ def test_an_interrupted_training_goes_on_to_the_same_result(
     budget(model, tmp_path / "parts", data=data, options=whole, runtime=ON_CPU)
     first, second = (load_model(tmp_path / name).state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("moment", ["in the last evaluation", "in the last step"])
+def test_an_interruption_at_the_end_changes_nothing(
+    moment: str, model: Transformer, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, validation = options(head_temperature_start=4.0, min=0.0, max=0.1), take(digits("calibration"), range(40))
+    settings: dict[str, Any] = {"data": data, "validation": validation, "options": chosen, "runtime": ON_CPU}
+    whole = budget(model, tmp_path / "whole", **settings)
+    calls = []
+    real = collecting.answers
+
+    def interrupting(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    prepare = BudgetLoss.prepare
+
+    def signalling(self: BudgetLoss, model: Transformer, step: int, steps: int) -> None:
+        prepare(self, model, step, steps)
+        if step == steps - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        if moment == "in the last step":
+            patched.setattr(BudgetLoss, "prepare", signalling)
+        else:
+            patched.setattr(collecting, "answers", interrupting)
+        budget(model, tmp_path / "parts", **settings)
+    assert [path.name for path in tmp_path.glob(".parts.tune-*/**/step-*")] == ["step-00000006"]
+    resumed = budget(model, tmp_path / "parts", **settings)
+    assert resumed.tuned.after == whole.tuned.after
+    assert verify_folder(tmp_path / "parts").digest == verify_folder(tmp_path / "whole").digest
 
 
 @pytest.mark.parametrize("target", [0.4, 0.75])

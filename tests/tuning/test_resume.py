@@ -128,7 +128,7 @@ def test_other_options_start_anew_and_the_first_run_can_still_go_on(
         with pytest.raises(KeyboardInterrupt):
             tune(model, tmp_path / "out", data=data, options=options(lr=lr), extra_losses=[Signal(2)])
     assert len(states(tmp_path)) == 2
-    tune(model, tmp_path / "out", data=data, options=options(lr=1e-3), extra_losses=[Signal(2)])
+    tune(model, tmp_path / "out", data=data, options=options(lr=1e-3), extra_losses=[Signal(-1)])
     tune(model, tmp_path / "whole", data=data, options=options(lr=1e-3))
     assert digest(tmp_path / "out") == digest(tmp_path / "whole")
 
