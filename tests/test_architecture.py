@@ -18,7 +18,7 @@ STAGES = {"pruning", "fusion", "tuning", "calibration", "prediction", "budgeting
 
 # What a part may import besides itself. A stage never imports another stage; nothing imports recipe or cli.
 # Evaluation lies below the stages: they choose checkpoints and thresholds by its metrics.
-BASE = {"errors", "home", "references", "options", "registry", "runtime", "progress"}
+BASE = {"errors", "home", "references", "columns", "options", "registry", "runtime", "progress"}
 MODEL = BASE | {"data", "attention", "transformer"}
 SHARED = MODEL | {"backbones", "artifact", "opening", "parent", "placing", "distributed"}
 MEASURED = SHARED | {"inference", "evaluation"}
@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": set(),
     "progress": set(),
     "references": {"home"},
+    "columns": set(),
     "registry": {"errors"},
     "runtime": {"errors", "options"},
     "data": BASE,

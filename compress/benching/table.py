@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compress.benching.result import BenchResult, BenchRow, BenchRun
+from compress.columns import columns
 
 HEADER = (
     *("variant", "ms", "quartiles", "time", "FLOPs", "time'", "FLOPs'"),
@@ -17,7 +18,11 @@ def render_table(result: BenchResult) -> str:
     """A block per run: where it ran, then a line per variant."""
     lines = [f"{result.model}, torch {result.torch}"]
     for run in result.runs:
-        lines += ["", _heading(run), *_aligned([HEADER, *(_cells(row) for row in run.rows)])]
+        lines += [
+            "",
+            _heading(run),
+            *columns([HEADER, *(_cells(row) for row in run.rows)], right=range(1, len(HEADER))),
+        ]
         lines += [f"{row.name}: no peak memory, {row.reason}" for row in run.rows if row.reason]
     return "\n".join([*lines, "", NOTE])
 
@@ -47,13 +52,3 @@ def _cells(row: BenchRow) -> Sequence[str]:
         f"{row.params / 1e6:,.1f}",
         "-" if row.peak_mb is None else f"{row.peak_mb:,.0f}",
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()

@@ -10,8 +10,9 @@ import click
 
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
-from compress.cli.output import columns, emit
+from compress.cli.output import emit
 from compress.cli.shared_options import MODEL_AND_DATA, json_option, model_details, model_options, open_given_model
+from compress.columns import columns
 
 if TYPE_CHECKING:
     from compress.transformer.model import Transformer

@@ -7,7 +7,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,6 @@ def emit(table: str, plain: Any, json_target: str | None) -> None:
     _print(table.rstrip("\n") + "\n")  # first, since a file may yet fail
     if json_target is not None:
         write_result(Path(json_target), _json(plain).encode())
-
-
-def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
-    """Lines with aligned columns; those in ``right`` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def raise_for_gates(messages: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import click
 
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
-from compress.cli.output import columns, emit
+from compress.cli.output import emit
 from compress.cli.result_file import STDOUT
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
@@ -21,6 +21,7 @@ from compress.cli.shared_options import (
     model_options,
     open_given_model,
 )
+from compress.columns import columns
 from compress.errors import DataError
 from compress.runtime import Runtime
 

@@ -9,7 +9,7 @@ import click
 
 from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
-from compress.cli.output import columns, emit
+from compress.cli.output import emit
 from compress.cli.schema_options import read_options, schema_options
 from compress.cli.shared_options import (
     COMPUTING,
@@ -22,6 +22,7 @@ from compress.cli.shared_options import (
     open_given_model,
     output_options,
 )
+from compress.columns import columns
 from compress.errors import UsageError
 from compress.pruning.options import Prune, check_options
 from compress.runtime import Runtime

@@ -15,6 +15,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from compress.backbones.registry import build_skeleton
+from compress.columns import columns
 from compress.errors import CompressError, RecipeError
 from compress.recipe.chain import check_chain, check_files
 from compress.recipe.readiness import check_data, check_target_disk
@@ -70,11 +71,7 @@ class Plan:
             (stage.folder, stage.label, *_shape(stage.model), _bytes(stage.disk), f"~{_bytes(stage.peak)}")
             for stage in self.stages
         ]
-        table = [header, first, *rows]
-        widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-        lines = [
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-        ]
+        lines = columns([header, first, *rows])
         start = self.start
         notes = [
             f"{start.layers} layers, width {start.width}, {start.tokens} tokens per input; 1 MAC = 2 FLOPs.",

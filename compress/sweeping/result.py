@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from compress.columns import columns
 from compress.evaluation.result import DataSummary, Interval, ModelResult
 from compress.options import Options
 
@@ -98,21 +99,9 @@ class SweepResult(Options):
             values = [point.metrics.get(name) for name in shown]
             rows.append([*cells, *("-" if value is None else f"{100 * value:.1f}" for value in values)])
         notes.append("* no other point is as cheap and as good in every figure; FLOPs per input, 1 MAC = 2 FLOPs")
-        return "\n".join([*_aligned(rows), *notes])
+        return "\n".join([*columns(rows, right=range(2, len(rows[0]))), *notes])
 
     def to_json(self) -> str:
         """The result as JSON, with a final newline; the same result gives the same bytes."""
         content = self.model_dump(mode="json", by_alias=True)
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with aligned columns: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if number < 2 else f"{cell:>{width}}"
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
