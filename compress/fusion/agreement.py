@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from compress.artifact.tensors import TensorFile
 from compress.errors import ModelError
-from compress.transformer.config import ModelConfig, Structure
+from compress.transformer.config import ModelConfig, StreamMlp, Structure
 
 FIX = "fuse members that were pruned from one model"
 
@@ -72,16 +71,10 @@ def parting_layer(structures: Sequence[Structure], states: Sequence[Mapping[str,
 def fused_config(
     configs: Sequence[ModelConfig],
     states: Sequence[Mapping[str, Tensor]],
-    mlp: Literal["averaged", "grouped"],
+    mlp: StreamMlp,
 ) -> ModelConfig:
     """The members side by side, parted where they first differ. Thresholds of abstention go: they were the members'."""
     structures = [config.structure for config in configs]
     branch = parting_layer(structures, states, own_mlp=mlp == "grouped")
     structure = Structure.side_by_side(structures, branch_layer=branch, mlp=mlp)
     return configs[0].model_copy(update={"structure": structure, "abstention": None})
-
-
-def same_elsewhere(states: Sequence[Mapping[str, Tensor]]) -> bool:
-    """Whether the members differ in their attentions only, so that averaging changes nothing."""
-    shared = [name for name in states[0] if ".attention." not in name]
-    return all(torch.equal(states[0][name], state[name]) for name in shared for state in states[1:])

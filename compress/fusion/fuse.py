@@ -26,8 +26,8 @@ from compress.artifact.store import (
 from compress.artifact.tensors import TensorFile
 from compress.backbones.registry import build_skeleton
 from compress.errors import ModelError, SelfCheckError
-from compress.fusion.agreement import check_members, fused_config, same_elsewhere
-from compress.fusion.merge import fused_entries
+from compress.fusion.agreement import check_members, fused_config
+from compress.fusion.merge import equal_in_all, fused_entries, merges_exactly
 from compress.fusion.options import Fuse
 from compress.transformer.config import ModelConfig, Structure
 from compress.transformer.model import Transformer
@@ -44,7 +44,7 @@ class FuseResult:
         folder: the fused artifact.
         members: M.
         branch_layer: the first layer with M streams.
-        exact: whether member m of the fused model equals pruned copy m (members that were not tuned apart).
+        exact: whether member m of the fused model equals pruned copy m, because no weight that differs is averaged.
     """
 
     folder: Path
@@ -101,11 +101,12 @@ def fuse(pruned: str | Path, out: str | Path, *, options: Fuse | None = None, ov
     manifest = verify_folder(pruned, expect_kind="members")
     members = [_read_member(pruned / name) for name in manifest.members]
     config = _checked_config(members, options)
-    exact = same_elsewhere([member.state for member in members])
-    _warn_of_identical(config.structure, exact)
-    skeletons, files = [member.skeleton for member in members], members[0].skeleton.files
+    skeletons, states = [member.skeleton for member in members], [member.state for member in members]
+    _warn_of_identical(config.structure, states)
+    files = skeletons[0].files
     fused = build_skeleton(config, files)
-    entries = list(fused_entries(fused, skeletons, [member.state for member in members]))
+    exact = merges_exactly(fused, states)
+    entries = list(fused_entries(fused, skeletons, states))
     _announce_memory(members, [torch.Size(entry.shape).numel() * entry.dtype.itemsize for entry in entries])
 
     def check(written: TensorFile) -> None:
@@ -158,9 +159,10 @@ def _checked_config(members: Sequence[_Member], options: Fuse) -> ModelConfig:
     return fused_config(configs, states, options.mlp)
 
 
-def _warn_of_identical(structure: Structure, exact: bool) -> None:
+def _warn_of_identical(structure: Structure, states: Sequence[TensorFile]) -> None:
     """Say when no layer parts the members and nothing else differs."""
-    if exact and structure.members > 1 and structure.branch_layer == len(structure.kept_heads):
+    parted = structure.members == 1 or structure.branch_layer < len(structure.kept_heads)
+    if not parted and all(equal_in_all(name, states) for name in states[0]):
         log.warning(
             "the members are identical: the fused model is one model %d times; pass --max-overlap when pruning",
             structure.members,

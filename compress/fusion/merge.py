@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +19,45 @@ from compress.transformer.model import Transformer
 from compress.transformer.surgery import select_heads
 
 State = Mapping[str, Tensor]
-ATTENTION = re.compile(r"layers\.(\d+)\.attention\.((?:qkv|output)\.(?:weight|bias))")
+Merging = Literal["grouped", "stacked", "averaged"]
+ATTENTION = re.compile(r"layers\.\d+\.attention\.(?:qkv|output)\.(?:weight|bias)")
+
+
+def merging_of(name: str, expected: Tensor, single: Tensor) -> Merging:
+    """How one tensor of the members becomes a tensor of the fused model.
+
+    Args:
+        name: of the tensor.
+        expected: the fused skeleton's tensor of that name.
+        single: a member's.
+
+    Returns:
+        ``grouped``: projections of an attention side by side, or one for all in the trunk; ``stacked``: a linear layer
+        that every member keeps for itself; ``averaged``: one tensor for all, their mean.
+    """
+    if ATTENTION.fullmatch(name) is not None:
+        return "grouped"
+    return "stacked" if expected.dim() == single.dim() + 1 else "averaged"
+
+
+def equal_in_all(name: str, states: Sequence[State]) -> bool:
+    """Whether every member holds the same tensor of that name."""
+    first = states[0][name]
+    return all(torch.equal(first, state[name]) for state in states[1:])
+
+
+def merges_exactly(fused: Transformer, states: Sequence[State]) -> bool:
+    """Whether averaging changes nothing: what differs between the members is kept for each of them.
+
+    Args:
+        fused: the skeleton of the fused model.
+        states: the members' tensors by name.
+    """
+    return all(
+        equal_in_all(name, states)
+        for name, expected in fused.state_dict().items()
+        if merging_of(name, expected, states[0][name]) == "averaged"
+    )
 
 
 def average(tensors: Sequence[Tensor], name: str) -> Tensor:
@@ -64,23 +103,22 @@ def merged_tensor(
         fused, members, states: as in ``fused_entries``.
     """
     tensors = [state[name] for state in states]
-    attention = ATTENTION.fullmatch(name)
-    if attention is not None:
-        layer, part = int(attention[1]), attention[2]
-        groups = fused.layers[layer].attention.groups
-        return _side_by_side(tensors[:groups], layer, part, fused, members)
-    if expected.dim() == tensors[0].dim() + 1:  # a linear layer that every member keeps for itself
-        return torch.stack(tensors)
-    return average(tensors, name)
+    merging = merging_of(name, expected, tensors[0])
+    if merging == "grouped":
+        return _side_by_side(tensors, name, fused, members)
+    return torch.stack(tensors) if merging == "stacked" else average(tensors, name)
 
 
-def _side_by_side(
-    tensors: Sequence[Tensor], layer: int, part: str, fused: Transformer, members: Sequence[Transformer]
-) -> Tensor:
-    """One attention tensor ``(M, ...)`` of the members, padded with zeros to the member with the most heads."""
-    slots = fused.layers[layer].attention.slots
+def _side_by_side(tensors: Sequence[Tensor], name: str, fused: Transformer, members: Sequence[Transformer]) -> Tensor:
+    """One attention tensor ``(M, ...)`` of the members, padded with zeros to the member with the most heads.
+
+    In the trunk, where all are equal, that of the first.
+    """
+    _, number, _, part = name.split(".", 3)
+    layer = int(number)
+    groups, slots = fused.layers[layer].attention.groups, fused.layers[layer].attention.slots
     padded = []
-    for member, tensor in zip(members, tensors, strict=False):
+    for member, tensor in zip(members[:groups], tensors[:groups], strict=True):
         attention = member.layers[layer].attention
         padded.append(select_heads(tensor, part, range(attention.slots), attention, slots))
     return torch.cat(padded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from transformers.models.bert.modeling_bert import BertForSequenceClassification
 
 from compress.artifact.folder import new_folder
 from compress.artifact.provenance import Provenance
-from compress.artifact.store import load_model, save_model
+from compress.artifact.store import load_model, read_provenance, save_model
 from compress.errors import ArtifactError, CompressError, ModelError, SelfCheckError
 from compress.fusion.fuse import fuse
 from compress.fusion.options import Fuse
@@ -145,8 +146,6 @@ def tuned(model: Transformer, seed: int) -> Transformer:
 
 
 def test_members_tuned_apart_are_averaged_outside_attention_and_classifier(tmp_path: Path) -> None:
-    import copy
-
     case = CASES["timm plain"]()
     base = prune_heads(case.model, [(0, 1), (1, 2), (0, 3)])
     members = [tuned(copy.deepcopy(base), seed) for seed in range(3)]
@@ -172,12 +171,48 @@ def test_grouped_mlps_keep_members_that_were_tuned_apart_exact_there(tmp_path: P
     state = dict(base.state_dict())
     for name in [name for name in state if ".mlp." in name]:
         state[name] = state[name] * 1.5
-    import copy
-
     other = copy.deepcopy(other)
     other.load_state_dict(state, assign=True)
-    fuse(save_set([base, other], tmp_path / "pruned"), tmp_path / "fused", options=Fuse(mlp="grouped"))
+    result = fuse(save_set([base, other], tmp_path / "pruned"), tmp_path / "fused", options=Fuse(mlp="grouped"))
+    assert result.exact
     assert_members_equal(load_model(tmp_path / "fused"), [base, other], case)
+
+
+def with_changed(model: Transformer, *words: str) -> Transformer:
+    """A copy whose tensors with one of the words in their names are others."""
+    copied = prune_heads(model, [layer.attention.kept_heads[0] for layer in model.layers])
+    state = {
+        name: value * 1.5 + 0.1 for name, value in model.state_dict().items() if any(word in name for word in words)
+    }
+    assert state
+    copied = copy.deepcopy(copied)
+    copied.load_state_dict(state, strict=False)
+    return copied
+
+
+@pytest.mark.parametrize("name", ONE_PER_FAMILY)
+@pytest.mark.parametrize("same_heads", [True, False])
+def test_members_with_heads_of_their_own_fuse_exactly(
+    name: str, same_heads: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = CASES[name]()
+    first, other = two_members(case)
+    second = with_changed(first if same_heads else other, *(f"head.{own}." for own in case.model.head.per_member))
+    result = fuse(save_set([first, second], tmp_path / "pruned"), tmp_path / "fused")
+    assert result.exact
+    assert read_provenance(tmp_path / "fused").notes["exact"] is True
+    assert "equal to the separate members" in result.table()
+    assert "identical" not in caplog.text
+    assert_members_equal(load_model(tmp_path / "fused"), [first, second], case)
+
+
+@pytest.mark.parametrize("word", ["query_norm", "key_norm", "mlp.fc1", "norm1"])
+def test_members_that_differ_in_what_is_averaged_are_not_called_exact(word: str, tmp_path: Path) -> None:
+    case = CASES["timm q/k norm"]()
+    first, other = two_members(case)
+    result = fuse(save_set([first, with_changed(other, word)], tmp_path / "pruned"), tmp_path / "fused")
+    assert not result.exact
+    assert "averaged" in result.table()
 
 
 def two_members(case: Case) -> list[Transformer]:
