@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -25,8 +25,8 @@ class RoutingLoss(ExtraLoss):
     """See ``ExtraLoss``.
 
     Token choice: ``weight · (mean σ(r − τ) − c)²`` over the real tokens of each block, τ the batch's percentile and c
-    the capacity; the thresholds follow the percentiles. Expert choice has no loss of its own. Every run of a block
-    that several steps share counts.
+    the capacity; the thresholds follow the percentiles, once per optimizer step, by its last forward pass. Expert
+    choice has no loss of its own. Every run of a block that several steps share counts.
 
     Args:
         anneal: share of the steps in which the capacity falls.
@@ -45,13 +45,18 @@ class RoutingLoss(ExtraLoss):
             router.training_capacity = capacity_at(step, steps, target=router.capacity, anneal=self.anneal)
 
     def terms(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
-        """``route/capacity``, of token choice, whose thresholds follow the scores of each forward pass."""
-        losses, runs = [], routed_selections(outputs.model)
-        for index, layer in routed_layers(outputs.model):
-            if layer.router.choice == "token" and runs[index]:
-                losses += [_capacity_loss(layer.router, selection) for selection in runs[index]]
-                layer.router.learn_thresholds(runs[index])
+        """``route/capacity``, of token choice."""
+        losses = [
+            _capacity_loss(router, selection)
+            for router, selections in _by_threshold(outputs.model)
+            for selection in selections
+        ]
         return {"route/capacity": self.weight * torch.stack(losses).mean()} if losses else {}
+
+    def stepped(self, model: Transformer) -> None:
+        """Let the thresholds of token choice follow the scores."""
+        for router, selections in _by_threshold(model):
+            router.learn_thresholds(selections)
 
     def readings(self, outputs: StepOutputs) -> Mapping[str, Tensor]:
         """``route/kept`` and ``route/entropy``, and both for every block."""
@@ -64,6 +69,14 @@ class RoutingLoss(ExtraLoss):
                     found[f"route/{name}"].append(value)
                     shown[f"route/{name}/{index}"] = value
         return {name: torch.stack(values).mean() for name, values in found.items() if values} | shown
+
+
+def _by_threshold(model: Transformer) -> Iterator[tuple[Router, list[Selection]]]:
+    """The routers of token choice, and what each decided in its runs of the last forward pass."""
+    runs = routed_selections(model)
+    for index, layer in routed_layers(model):
+        if layer.router.choice == "token" and runs[index]:
+            yield layer.router, runs[index]
 
 
 def _capacity_loss(router: Router, selection: Selection) -> Tensor:

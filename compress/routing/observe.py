@@ -16,7 +16,7 @@ from compress.placing import to_device
 from compress.routing.loss import entropy, kept
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
-from compress.transformer.routing import routed_selections
+from compress.transformer.routing import routed_layers, routed_selections
 from compress.transformer.selection import Selection
 
 MOST_SAMPLES = 256
@@ -44,6 +44,29 @@ class BlockRoutes:
 
 def observe(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[BlockRoutes, ...]:
     """Run at most 256 inputs, at even steps, through a routed model in evaluation mode, and look at every router."""
+    found = decisions(model, dataset, runtime)
+    return tuple(_summary(block, selections) for block, selections in sorted(found.items()))
+
+
+def fit_thresholds(model: Transformer, dataset: Dataset, runtime: Runtime) -> None:
+    """Set the thresholds of token choice so that their capacity passes in the inputs that ``observe`` reads.
+
+    In the order in which the blocks run, since what passes one changes the scores of the next. A block that several
+    steps share comes before itself: its threshold is found again as often as it runs, and its share is met nearly.
+
+    Args:
+        model: on the runtime's device, in evaluation mode; changed in place.
+        dataset, runtime: see ``observe``.
+    """
+    layers = dict(routed_layers(model))
+    for block in dict.fromkeys(model.order):
+        if block in layers and layers[block].router.choice == "token":
+            for _ in range(model.order.count(block)):
+                layers[block].router.fit_thresholds(decisions(model, dataset, runtime)[block])
+
+
+def decisions(model: Transformer, dataset: Dataset, runtime: Runtime) -> dict[int, list[Selection]]:
+    """By number of a routed block, what its router decides in each run on at most 256 inputs, batch after batch."""
     found: dict[int, list[Selection]] = defaultdict(list)
     places = even_places(len(dataset), MOST_SAMPLES)
     for batch in batches(take(dataset, places), preprocessor(model), batch_size=runtime.batch_size):
@@ -51,11 +74,15 @@ def observe(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[Blo
             model.members(to_device(batch.inputs, runtime.torch_device(), next(model.parameters()).dtype))
         for index, selections in routed_selections(model).items():
             found[index] += selections
-    return tuple(_summary(block, selections) for block, selections in sorted(found.items()))
+    return found
 
 
 def _summary(block: int, selections: list[Selection]) -> BlockRoutes:
-    share, bits = (float(torch.stack([measure(own) for own in selections]).mean()) for measure in (kept, entropy))
+    counts = torch.stack([own.routed.sum() for own in selections]).double()
+    share, bits = (
+        float((torch.stack([measure(own) for own in selections]) * counts).sum() / counts.sum().clamp(min=1))
+        for measure in (kept, entropy)
+    )
     return BlockRoutes(block, share, bits, collapse(selections))
 
 

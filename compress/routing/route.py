@@ -18,7 +18,7 @@ from compress.opening import open_model
 from compress.parent import Parent, parent_of
 from compress.routing.blocks import chosen_blocks
 from compress.routing.loss import RoutingLoss
-from compress.routing.observe import BlockRoutes, observe
+from compress.routing.observe import BlockRoutes, fit_thresholds, observe
 from compress.routing.options import Route
 from compress.runtime import Runtime
 from compress.transformer.model import Transformer
@@ -34,6 +34,8 @@ from compress.tuning.starting import starting_model
 from compress.tuning.state import remove_states
 
 log = logging.getLogger(__name__)
+MISSED = 0.01
+"""Distance from the capacity beyond which a warning says that token choice lets another share pass."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +172,21 @@ def _routed_start(
 
 
 def _observed(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[BlockRoutes, ...]:
-    """What the routers do on the training data; a collapsed one is warned about."""
-    found = observe(model.to(runtime.torch_device()), fitting(dataset, model), runtime)
+    """Fit the thresholds; what the routers then do on the training data. What is wrong with one is warned about."""
+    dataset, layers = fitting(dataset, model), dict(routed_layers(model))
+    fit_thresholds(model.to(runtime.torch_device()), dataset, runtime)
+    found = observe(model, dataset, runtime)
     model.to("cpu")
     for routes in found:
+        router = layers[routes.block].router
+        if router.choice == "token" and abs(routes.kept - router.capacity) > MISSED:
+            log.warning(
+                "%.3f of the tokens pass block %d, not its capacity %g: no threshold comes nearer (equal scores pass "
+                "together, and one token of every input does)",
+                routes.kept,
+                routes.block,
+                router.capacity,
+            )
         if routes.collapse is not None:
             log.warning("the router of block %d has collapsed: %s", routes.block, routes.collapse)
     return found

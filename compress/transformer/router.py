@@ -25,7 +25,8 @@ class Router(nn.Module):
 
     Expert choice: of a row's n tokens the ⌈capacity · n⌉ highest-ranked pass; ties go to the earlier token. Token
     choice: a token passes when r reaches the threshold, and of every row at least the highest-ranked token. In
-    training, when the threshold is still being learned, the percentile of the batch takes its place.
+    training, when the threshold is still being learned, the percentile of the batch takes its place; the threshold
+    follows it, and is fitted when the weights stay as they are.
 
     Args:
         width: C.
@@ -147,6 +148,28 @@ class Router(nn.Module):
             place = routed_count(capacity, len(values)) - 1
             found.append(values[place] if len(values) else scores.new_tensor(-torch.inf))
         return torch.stack(found)
+
+    @torch.no_grad()
+    def fit_thresholds(self, selections: Sequence[Selection]) -> None:
+        """Set the thresholds of token choice so that the share of the target capacity passes in these decisions.
+
+        The highest-ranked token of every row passes whatever the threshold, so these are counted first. The share is
+        met to one token per stream, unless several have the same score.
+
+        Args:
+            selections: of any number of batches.
+        """
+        for stream in range(self.streams):
+            scores, ranks = [], []
+            for selection in selections:
+                own, routed = (part.chunk(self.streams)[stream] for part in (selection.scores, selection.routed))
+                masked = own.masked_fill(~routed, -torch.inf)
+                scores.append(own[routed])
+                ranks.append(masked.scatter(1, masked.argmax(1, keepdim=True), torch.inf)[routed])
+            ranked = torch.cat(ranks).sort(descending=True).values
+            if len(ranked):
+                threshold = ranked[routed_count(self.capacity, len(ranked)) - 1]
+                self.thresholds[stream] = threshold.clamp(max=torch.cat(scores).amax())
 
     @torch.no_grad()
     def learn_thresholds(self, selections: Sequence[Selection]) -> None:

@@ -31,13 +31,14 @@ from compress.opening import open_model
 from compress.pruning.prune import prune
 from compress.routing.blocks import chosen_blocks, every_block, logits_without, removal_costs
 from compress.routing.loss import RoutingLoss, capacity_at
-from compress.routing.observe import collapse
+from compress.routing.observe import collapse, observe
 from compress.routing.options import Route
 from compress.routing.route import route
 from compress.runtime import Runtime
 from compress.transformer.budgets import with_budgets
 from compress.transformer.layer import Layer
 from compress.transformer.model import Transformer
+from compress.transformer.router import Router
 from compress.transformer.routing import routed_layers, with_routers
 from compress.transformer.routing_config import RoutingConfig
 from compress.transformer.selection import Selection
@@ -81,15 +82,23 @@ def silence(layer: Layer) -> None:
             parameter.zero_()
 
 
+def fused_model(model: Transformer) -> Transformer:
+    heads = [[(0, 1, 2, 3), (0, 1), (0, 1)], [(0, 1, 2, 3), (2, 3), (1, 2)]]
+    return fuse_models([prune_heads(model, own) for own in heads])
+
+
 class Interrupted(RoutingLoss):
-    """Sends this process SIGINT when the fourth step begins."""
+    """Sends this process SIGINT when step number ``at`` begins."""
+
+    at = 3
 
     def prepare(self, model: Transformer, step: int, steps: int) -> None:
         super().prepare(model, step, steps)
-        if step == 3:
+        if step == self.at:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.parametrize("at", [3, 7])
 @pytest.mark.parametrize("choice", ["expert", "token"])
 def test_interrupted_and_resumed_equals_uninterrupted(
     model: Transformer,
@@ -98,15 +107,19 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     choice: str,
+    at: int,
 ) -> None:
     chosen, whole, out = options(choice=choice, blocks=[0, 1]), tmp_path / "whole", tmp_path / "out"
-    route(model, whole, data=data, options=chosen, runtime=CPU)
+    settings: dict[str, Any] = {"data": data, "validation": data, "options": chosen, "runtime": CPU}
+    settings["options"] = chosen.model_copy(update={"metric": "cls/nll"})
+    route(model, whole, **settings)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr("compress.routing.route.RoutingLoss", Interrupted)
-        route(model, out, data=data, options=chosen, runtime=CPU)
+        patched.setattr(Interrupted, "at", at)
+        route(model, out, **settings)
     assert not out.exists()
-    assert [path.name for path in tmp_path.glob(".out.tune-*/**/step-*")] == ["step-00000004"]
-    route(model, out, data=data, options=chosen, runtime=CPU)
+    assert [path.name for path in tmp_path.glob(".out.tune-*/**/step-*")] == [f"step-{at + 1:08d}"]
+    route(model, out, **settings)
     assert verify_folder(out).digest == verify_folder(whole).digest, "thresholds included"
     assert not list(tmp_path.glob(".out.tune-*"))
 
@@ -160,6 +173,58 @@ def test_the_log_shows_what_the_routers_do(
     assert last["loss"] == pytest.approx(last["task"] + last["route/capacity"], abs=1e-6)
 
 
+@pytest.mark.parametrize("capacity", [[0.4], [0.6, 0.3]])
+@pytest.mark.parametrize("kind", ["single", "fused"])
+def test_token_choice_holds_its_capacity(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, kind: str, capacity: list[float]
+) -> None:
+    start = model if kind == "single" else fused_model(model)
+    chosen = options(choice="token", capacity=capacity, blocks=[0, 1], accumulate=2, lr=1e-2)
+    result = route(start, tmp_path / "out", data=data, options=chosen, runtime=CPU)
+    loaded = load_model(tmp_path / "out")
+    found = observe(loaded, data, CPU)
+    for routes, share, (_, layer) in zip(found, result.capacity, routed_layers(loaded), strict=True):
+        assert share <= routes.kept <= share + 1 / (4 * len(data)), "of four patches each"
+        assert len(layer.router.thresholds) == layer.attention.groups
+    assert found == result.blocks
+
+
+def test_thresholds_move_once_per_optimizer_step(
+    model: Transformer,
+    data: Dataset,
+    options: Callable[..., Route],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved = []
+    learn, step = Router.learn_thresholds, torch.optim.AdamW.step
+
+    def learning(self: Router, selections: list[Selection]) -> None:
+        moved.append("thresholds")
+        learn(self, selections)
+
+    def stepping(self: torch.optim.AdamW, *given: Any) -> Any:
+        moved.append("weights")
+        return step(self, *given)
+
+    monkeypatch.setattr(Router, "learn_thresholds", learning)
+    monkeypatch.setattr(torch.optim.AdamW, "step", stepping)
+    chosen = options(choice="token", accumulate=3, steps=4)
+    route(model, tmp_path / "out", data=data, options=chosen, runtime=CPU)
+    assert moved == ["weights", "thresholds"] * 4
+
+
+def test_equal_scores_that_no_threshold_parts_are_warned_about(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = take(data, [0] * 32)  # four patches, of which a half passes, or three quarters
+    with caplog.at_level(logging.WARNING):
+        chosen = options(choice="token", capacity=0.6, steps=2)
+        result = route(model, tmp_path / "out", data=same, options=chosen, runtime=CPU)
+    assert result.blocks[0].kept == 0.75
+    assert "0.750 of the tokens pass block 1, not its capacity 0.6: no threshold comes nearer" in caplog.text
+
+
 def test_the_best_checkpoint_is_measured_at_the_target(
     model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
 ) -> None:
@@ -203,8 +268,7 @@ def test_auto_takes_the_block_that_does_least(model: Transformer, data: Dataset)
 
 
 def test_a_removed_block_is_skipped_where_streams_part(model: Transformer, data: Dataset) -> None:
-    heads = [[(0, 1, 2, 3), (0, 1), (0, 1)], [(0, 1, 2, 3), (2, 3), (1, 2)]]
-    fused = fuse_models([prune_heads(model, own) for own in heads])
+    fused = fused_model(model)
     assert fused.structure.branch_layer == 1
     inputs = inputs_of(fused, data)
     with torch.no_grad():
@@ -306,8 +370,7 @@ def test_routed_models_are_neither_pruned_nor_fused(model: Transformer, data: Da
 def test_a_fused_model_routes_every_stream(
     model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path
 ) -> None:
-    heads = [[(0, 1, 2, 3), (0, 1), (0, 1)], [(0, 1, 2, 3), (2, 3), (1, 2)]]
-    fused = fuse_models([prune_heads(model, own) for own in heads])
+    fused = fused_model(model)
     route(fused, tmp_path / "out", data=data, options=options(blocks=[0, 1]), runtime=CPU)
     loaded = load_model(tmp_path / "out")
     weights = {index: layer.router.weight for index, layer in routed_layers(loaded)}

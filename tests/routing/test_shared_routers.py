@@ -6,7 +6,11 @@ import pytest
 import torch
 from tiny.all_cases import CASES
 
+from compress.data.builtin import digits
+from compress.data.subset import take
+from compress.routing import observe as observing
 from compress.routing.loss import RoutingLoss, kept
+from compress.runtime import Runtime
 from compress.transformer.model import Transformer
 from compress.transformer.routing import routed_layers, routed_selections, with_routers
 from compress.transformer.routing_config import RoutingConfig
@@ -44,6 +48,7 @@ def test_loss_and_thresholds_read_every_run(model: Transformer) -> None:
     outputs, seen = passed(model, loss)
     assert routed_selections(model) == {0: seen}
     found = loss.terms(outputs)["route/capacity"]
+    loss.stepped(model)
     router = dict(routed_layers(model))[0].router
     expected = []
     for selection in seen:
@@ -54,6 +59,23 @@ def test_loss_and_thresholds_read_every_run(model: Transformer) -> None:
     together = torch.cat([selection.scores[selection.routed] for selection in seen])
     share = (together >= router.thresholds).double().mean()
     assert float(share) == pytest.approx(CAPACITY, abs=1 / len(together))
+
+
+def test_a_threshold_that_moves_its_own_scores_is_nearly_fitted(
+    model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = torch.randint(5, 40, (40, 16), generator=torch.Generator().manual_seed(1))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+
+    def decisions(*_: object) -> dict[int, list[Selection]]:
+        with torch.no_grad():
+            model.eval().members(inputs)
+        return routed_selections(model)
+
+    monkeypatch.setattr(observing, "decisions", decisions)
+    observing.fit_thresholds(model, take(digits("train"), []), Runtime(device="cpu"))
+    shares = torch.stack([kept(selection) for selection in decisions()[0]])
+    assert float(shares.mean()) == pytest.approx(CAPACITY, abs=0.02)
 
 
 def test_readings_are_means_over_the_runs(model: Transformer) -> None:

@@ -351,6 +351,33 @@ def test_token_choice_follows_its_threshold_in_each_row_alone() -> None:
     assert router(Hidden(states[1:])).executed.tolist() == [4]
 
 
+def test_the_threshold_follows_a_tenth_of_the_way() -> None:
+    router = Router(1, capacity=0.5, choice="token")
+    router.weight.data.fill_(1.0)
+    for value in (8.0, 4.0):
+        router.learn_thresholds([router.train()(Hidden(value * torch.tensor([[[1.0], [0.5]]])))])
+    torch.testing.assert_close(router.thresholds, torch.tensor([0.9 * 8 + 0.1 * 4]))
+
+
+def test_a_fitted_threshold_counts_the_token_that_each_row_passes_anyway() -> None:
+    router = Router(1, streams=2, capacity=0.5, choice="token").eval()
+    router.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+    low, high = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([11.0, 12.0, 13.0, 14.0])
+    both = Hidden(torch.stack([low, high, low, high]).unsqueeze(2), torch.ones(4, 4, dtype=torch.bool))
+    alone = Hidden(torch.stack([high, high])[:, :3].unsqueeze(2), torch.tensor([[True, True, False]] * 2))
+    router.fit_thresholds([router(both), router(alone)])
+    # Five of the first stream's ten tokens: 4 and 12 and 14 as the best of their rows, then 13, and 12 of the others.
+    assert router.thresholds.tolist() == [12.0, -3.0]
+    assert [int((router(hidden).passed & router(hidden).routed).sum()) for hidden in (both, alone)] == [8, 2]
+    few = Router(1, capacity=0.1, choice="token").eval()
+    few.weight.data.fill_(1.0)
+    few.fit_thresholds([few(both)])
+    assert few.thresholds.tolist() == [14.0]
+    assert few(both).executed.tolist() == [1] * 4, "no row is left without"
+    few.fit_thresholds([few(Hidden(torch.ones(2, 3, 1), torch.zeros(2, 3, dtype=torch.bool)))])
+    assert few.thresholds.tolist() == [14.0], "nothing was seen"
+
+
 def test_random_choice_is_fixed_and_has_no_gate() -> None:
     case = CASES["timm plain"]()
     model, again = (routed(case.model, 0.5, seed=None, choice="random") for _ in range(2))
