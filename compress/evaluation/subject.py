@@ -21,6 +21,7 @@ from compress.transformer.cost import count_cost, count_parameters
 from compress.transformer.ensemble import Ensemble
 from compress.transformer.mc_dropout import MonteCarloDropout
 from compress.transformer.model import Transformer
+from compress.transformer.parting import parting_layer
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Subject:
         baseline: the word of the baseline that it is; empty for a model.
         settings: what the baseline chose, such as a temperature.
         passes: forward passes per prediction.
+        parting: of a set of members, the first layer that these cannot share.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Subject:
     baseline: str = ""
     settings: dict[str, float] = field(default_factory=dict)
     passes: int = 1
+    parting: int | None = None
     _flops: dict[int | None, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -84,10 +87,10 @@ class Subject:
 
     @property
     def branch_layer(self) -> int:
-        """The first layer in which members differ."""
+        """The first layer in which members differ; of a set of members, that of the model which ``fuse`` makes."""
         if len(self.models) == 1:
             return self.models[0].structure.branch_layer
-        return first_difference(self.kept_heads)
+        return first_difference(self.kept_heads) if self.parting is None else self.parting
 
     @property
     def parameters(self) -> int:
@@ -148,8 +151,15 @@ def _open(name: str, given: str | Path | nn.Module) -> Subject:
     if manifest.kind != "members":
         return Subject(name, load_model(folder), str(given), manifest, folder)
     verify_folder(folder)
-    ensemble = Ensemble([load_model(folder / member) for member in manifest.members])
-    return Subject(name, ensemble, str(given), manifest, folder)
+    models = [load_model(folder / member) for member in manifest.members]
+    return Subject(name, Ensemble(models), str(given), manifest, folder, parting=_parting(models))
+
+
+def _parting(models: Sequence[Transformer]) -> int | None:
+    """Where the members of a set part, by the weights as they are stored; None for different architectures."""
+    if any(model.config.backbone != models[0].config.backbone for model in models):
+        return None
+    return parting_layer([model.structure for model in models], [model.state_dict() for model in models])
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

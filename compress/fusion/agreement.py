@@ -1,15 +1,15 @@
-"""Whether pruned copies can be fused, and where their streams part."""
+"""Whether pruned copies can be fused, and what the fused model is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
 
 from compress.artifact.tensors import TensorFile
 from compress.errors import ModelError
 from compress.transformer.config import ModelConfig, StreamMlp, Structure
+from compress.transformer.parting import parting_layer
 
 FIX = "fuse members that were pruned from one model"
 
@@ -52,20 +52,6 @@ def _require_same_shapes(state: TensorFile, first: TensorFile, name: str, first_
         if ".attention." not in tensor and first.shape(tensor) != state.shape(tensor):
             what = f"tensor {tensor} is {state.shape(tensor)}, in {first_name} {first.shape(tensor)}"
             raise ModelError(what, where=name, fix=FIX)
-
-
-def parting_layer(structures: Sequence[Structure], states: Sequence[Mapping[str, Tensor]], *, own_mlp: bool) -> int:
-    """The first layer that cannot be shared: other heads, attention weights, or (with ``own_mlp``) another MLP."""
-    layers = len(structures[0].original_heads)
-    for layer in range(layers):
-        if any(structure.kept_heads[layer] != structures[0].kept_heads[layer] for structure in structures):
-            return layer
-        prefixes: tuple[str, ...] = (f"layers.{layer}.attention.qkv.", f"layers.{layer}.attention.output.")
-        prefixes += (f"layers.{layer}.mlp.",) if own_mlp else ()
-        names = [name for name in states[0] if name.startswith(prefixes)]
-        if any(not torch.equal(states[0][name], state[name]) for name in names for state in states[1:]):
-            return layer
-    return layers
 
 
 def fused_config(
