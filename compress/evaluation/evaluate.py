@@ -204,8 +204,19 @@ class _Running:
         if self._store is not None:
             self._store.identify(name, collected.columns)
         if name == TEST:
+            _require_answers(model, collected.columns)
             self.collected[model] = collected
         return collected.columns
+
+
+def _require_answers(model: str, columns: Columns) -> None:
+    """Refuse a model that answers nothing: every figure would be missing."""
+    if columns.non_finite and len(columns.non_finite) == len(columns):
+        raise ModelError(
+            f"the logits of all {len(columns)} inputs of the test set are not finite",
+            where=model,
+            fix="check the model's weights, or use --dtype float32",
+        )
 
 
 def _references(given: Iterable[Given]) -> Iterator[Given]:

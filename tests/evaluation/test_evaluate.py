@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +10,27 @@ import pytest
 import torch
 from PIL import Image
 from tiny.all_cases import CASES
+from tiny.pictures import save_pictures
+from torch import Tensor
 
+from compress.artifact.folder import new_folder
+from compress.artifact.provenance import Provenance
+from compress.artifact.store import save_model
 from compress.backbones.registry import preprocessor
+from compress.cli.main import main
 from compress.data.sequence import SequenceDataset
 from compress.errors import DataError, ModelError, UsageError
 from compress.evaluation.evaluate import evaluate
 from compress.evaluation.options import Evaluate
+from compress.evaluation.subject import open_subject
 from compress.fusion.fuse import fuse
 from compress.pruning.options import Prune
 from compress.pruning.prune import prune
 from compress.runtime import Runtime
 from compress.transformer.cost import count_cost
 from compress.transformer.model import Transformer
+from compress.transformer.parts import Hidden
+from compress.transformer.surgery import prune_heads
 
 QUICK = Evaluate(latency=False, intervals=False)
 CPU = Runtime(device="cpu", batch_size=4)
@@ -157,3 +167,74 @@ def test_what_cannot_be_evaluated_is_said_before_any_work(chain: tuple[Transform
         evaluate({"single": model, "other": other}, data=data, options=QUICK, runtime=CPU)
     with pytest.raises(ModelError, match="Linear is not a model of this library"):
         evaluate({"single": torch.nn.Linear(2, 2)}, data=data, options=QUICK, runtime=CPU)
+
+
+def overflowing() -> Transformer:
+    """Finite weights whose products are not."""
+    model = CASES["timm plain"]().model
+    with torch.no_grad():
+        model.layers[-1].mlp.fc1.weight.fill_(1e30)
+        model.layers[-1].mlp.fc2.weight.fill_(1e30)
+    return model
+
+
+def test_a_model_that_answers_nothing_is_an_error_that_names_it(
+    chain: tuple[Transformer, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, _, _ = chain
+    data = pictures(6, model.labels)
+    words = "the logits of all 6 inputs of the test set are not finite; check the model's weights, or use --dtype"
+    with pytest.raises(ModelError, match=f"broken: {words} float32"):
+        evaluate({"single": model, "broken": overflowing()}, data=data, options=QUICK, runtime=CPU)
+    save_model(overflowing(), tmp_path / "broken", Provenance(stage="tune"))
+    save_pictures(data, tmp_path / "data")
+    assert main(["eval", str(tmp_path / "broken"), "--data", str(tmp_path / "data"), "--device", "cpu"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_single_inputs_without_an_answer_are_a_footnote(
+    chain: tuple[Transformer, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _, _ = chain
+    classify = model.classify
+
+    def first_is_lost(hidden: Hidden) -> Tensor:
+        logits = classify(hidden).clone()
+        logits[:, 0] = torch.nan
+        return logits
+
+    monkeypatch.setattr(model, "classify", first_is_lost)
+    result = evaluate({"single": model}, data=pictures(6, model.labels), options=QUICK, runtime=CPU)
+    assert "logits of 2 of 6 inputs are not finite" in result.models[0].reasons["cls/accuracy"]
+
+
+def branch_layers(members: Path, fused: Path) -> tuple[int, int]:
+    """Where a set of members and its fusion part."""
+    return open_subject("members", members, CPU).branch_layer, open_subject("fused", fused, CPU).branch_layer
+
+
+def test_overlap_counts_the_same_layers_for_separate_members_and_their_fusion(tmp_path: Path) -> None:
+    # Layer 0 keeps the same heads in both members, and no weight of it differs.
+    model = CASES["timm plain"]().model
+    members = [prune_heads(model, [(0, 1), heads, (0, 3)]) for heads in ((0, 1), (2, 3))]
+    fuse(save_set(members, tmp_path / "pruned"), tmp_path / "fused")
+    assert branch_layers(tmp_path / "pruned", tmp_path / "fused") == (1, 1)
+    # Now one does: the members part there.
+    members[1] = copy.deepcopy(members[1])
+    with torch.no_grad():
+        members[1].layers[0].attention.qkv.weight += 1
+    fuse(save_set(members, tmp_path / "tuned"), tmp_path / "fused-tuned")
+    assert branch_layers(tmp_path / "tuned", tmp_path / "fused-tuned") == (0, 0)
+    models = {"members": tmp_path / "tuned", "fused": tmp_path / "fused-tuned"}
+    result = evaluate(models, data=pictures(4, model.labels), options=QUICK, runtime=CPU)
+    # Of the heads in layers 0, 1 and 2 both keep (0, 1), nothing in common, and (0, 3).
+    assert result.value("members", "div/jaccard") == result.value("fused", "div/jaccard") == pytest.approx(4 / 8)
+
+
+def save_set(members: list[Transformer], folder: Path) -> Path:
+    """Models as a set of members."""
+    names = [f"member-{number}" for number in range(len(members))]
+    with new_folder(folder, kind="members", stage="prune", members=names) as partial:
+        for name, member in zip(names, members, strict=True):
+            save_model(member, partial / name, Provenance(stage="prune", parents=("base",)))
+    return folder
