@@ -16,8 +16,8 @@ from compress.attention.budgeted import Gating
 
 
 def gating(progress: float, soft: float) -> Gating:
-    """The gates of a step."""
-    return "soft" if progress < soft else "hard"
+    """The gates of a step; with ``soft`` 1 also those of the last, whose progress is 1."""
+    return "soft" if progress < soft or soft >= 1 else "hard"
 
 
 def entropy_coefficient(progress: float, weight: float) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -19,6 +21,8 @@ PASSES = 7
 """Passes over the data; one more than shifts that are tried, as every shift is looked at."""
 TOLERANCE = 0.002
 WIDEST = 30.0
+SLACK = 1e-9
+"""Rounding of a share: a third of the heads is asked for as 0.3333333333."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class _Rows:
 
     def executed(self, shift: float) -> Tensor:
         """The executed share of every row if all logits were so much higher."""
-        return executed_heads((self.logits + shift).sigmoid(), self.counts) / self.counts
+        return executed_heads((self.logits + shift).sigmoid(), self.counts).double() / self.counts
 
 
 def shift_predictors(model: Transformer, dataset: Dataset, runtime: Runtime, target: float) -> float:
@@ -72,9 +76,10 @@ def shift_predictors(model: Transformer, dataset: Dataset, runtime: Runtime, tar
 def check_reachable(model: Transformer, target: float) -> None:
     """Raise ``UsageError`` for a share of the heads that is below one head per layer."""
     lowest = least_share(model)
-    if target < lowest:
+    if target < lowest - SLACK:
         problem = f"a share of {target:g} is below one head per layer"
-        raise UsageError(problem, where="--calibrate-to", fix=f"choose {lowest:.3f} or more")
+        enough = math.ceil((lowest - SLACK) * 1000) / 1000
+        raise UsageError(problem, where="--calibrate-to", fix=f"choose {enough:.3f} or more")
 
 
 def _shift(model: Transformer, logits: float) -> None:
@@ -87,7 +92,7 @@ def _solve(layers: list[_Rows], target: float) -> float:
     low, high = -WIDEST, WIDEST
     for _ in range(50):
         middle = (low + high) / 2
-        if _mean_executed(layers, middle) < target:
+        if _mean_executed(layers, middle) < target - SLACK:
             low = middle
         else:
             high = middle
@@ -95,19 +100,12 @@ def _solve(layers: list[_Rows], target: float) -> float:
 
 
 def _mean_executed(layers: list[_Rows], shift: float) -> float:
-    return float(torch.stack([rows.executed(shift).double().mean() for rows in layers]).mean())
+    return float(torch.stack([rows.executed(shift).mean() for rows in layers]).mean())
 
 
 def least_share(model: Transformer) -> float:
     """The share that runs when every layer runs one head."""
-    return float(
-        torch.tensor(
-            [
-                torch.tensor([1 / len(kept) for kept in model.layers[index].attention.kept_heads]).mean()
-                for index in model.order
-            ]
-        ).mean()
-    )
+    return fmean(fmean(1 / len(kept) for kept in model.layers[index].attention.kept_heads) for index in model.order)
 
 
 def _collect(model: Transformer, dataset: Dataset, runtime: Runtime) -> list[_Rows]:

@@ -26,7 +26,7 @@ from compress.budgeting.loss import BudgetLoss, entropy
 from compress.budgeting.measuring import Measured, measure_budgets
 from compress.budgeting.options import Budget
 from compress.budgeting.schedules import entropy_coefficient, gating, head_temperature
-from compress.budgeting.shifting import TOLERANCE, shift_predictors
+from compress.budgeting.shifting import TOLERANCE, check_reachable, shift_predictors
 from compress.cli.main import main
 from compress.data.base import Dataset
 from compress.data.builtin import digits
@@ -189,6 +189,20 @@ def test_predictors_are_shifted_to_the_share_that_was_asked_for(target: float, m
     assert measure_budgets(budgeted, data, ON_CPU).mean == pytest.approx(target, abs=5 * TOLERANCE)
     with pytest.raises(UsageError, match="below one head per layer"):
         shift_predictors(budgeted, data, ON_CPU, 0.1)
+
+
+def test_the_share_that_is_recommended_is_taken(model: Transformer) -> None:
+    third = prune_heads(model, [(0, 1, 3)] * 3)
+    for share in (1 / 3, 0.334):
+        check_reachable(third, share)
+    with pytest.raises(UsageError, match="choose 0.334 or more"):
+        check_reachable(third, 0.333)
+    check_reachable(model, 0.25)
+    with pytest.raises(UsageError, match="choose 0.250 or more"):
+        check_reachable(model, 0.249)
+    budgeted, data = varied(third), take(digits("calibration"), range(20))
+    shift_predictors(budgeted, data, ON_CPU, 1 / 3)
+    assert measure_budgets(budgeted, data, ON_CPU).mean == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("wrong", ["empty", "classes", "share"])
@@ -355,6 +369,7 @@ def test_entropy_of_padding_is_nothing() -> None:
 
 def test_the_schedules() -> None:
     assert [gating(progress, 0.5) for progress in (0.0, 0.4, 0.5, 1.0)] == ["soft", "soft", "hard", "hard"]
+    assert gating(1.0, 1.0) == "soft", "all of the training"
     assert [entropy_coefficient(progress, 0.2) for progress in (0.0, 0.5, 1.0)] == [-0.2, 0.0, 0.2]
     assert head_temperature(0.0, 0.5, 2.0, 0.5) == 2.0
     assert head_temperature(0.25, 0.5, 2.0, 0.5) == pytest.approx(1.0)
