@@ -90,6 +90,12 @@ def _shards(index: Path) -> list[str]:
     return sorted(shards)
 
 
+def _reason(error: Exception) -> str:
+    """What torch says, without its advice to unpickle all the same."""
+    said = first_line(error, 120)
+    return "torch's unpickler refuses it" if said.startswith("Weights only load failed") else said
+
+
 def _read_pickled(path: Path) -> Mapping[str, Tensor]:
     fix = "save a state dict (torch.save(model.state_dict(), ...)) or safetensors"
     try:
@@ -98,7 +104,7 @@ def _read_pickled(path: Path) -> Mapping[str, Tensor]:
         raise ModelError(f"cannot be read ({error.strerror or error})", where=str(path), fix="check the file") from None
     except UNREADABLE as error:
         raise ModelError(
-            f"holds more than tensors, or is damaged ({first_line(error, 120)}); nothing was unpickled",
+            f"holds more than tensors, such as a whole model, or is damaged ({_reason(error)}); nothing was unpickled",
             where=str(path),
             fix=fix,
         ) from None
@@ -166,7 +172,7 @@ def load_strictly(
         fix = (
             "pass --reset-classifier, and --label for each class where labels are missing, to start the classifier anew"
             if only_head
-            else "check the architecture and its arguments"
+            else "check the architecture and its arguments (--argument img_size=64)"
         )
         raise ModelError(f"the weights do not fit the model ({'; '.join(problems)})", where=where, fix=fix)
     usable = {key: value for key, value in state.items() if key not in (resettable if reset else ())}

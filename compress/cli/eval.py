@@ -116,6 +116,8 @@ def evaluate(models: tuple[str, ...], json_target: str | None, junit: Path | Non
         from compress.evaluation.report.folder import PAGE
 
         table = f"{table}\n\nreport: {values['report'] / PAGE}"
+    if options.fail_if and not result.failed_gates:
+        table = f"{table}\n\ngates: all {len(result.passed_gates)} passed"
     emit(table, json.loads(result.to_json()), json_target)
     raise_for_gates([gate.message for gate in result.failed_gates])
 

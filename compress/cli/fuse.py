@@ -34,6 +34,7 @@ def fuse(pruned: Path, out: Path, overwrite: bool, json_target: str | None, **va
 
     result = fuse_members(pruned, out, options=options, overwrite=overwrite)
     where = f"branching at layer {result.branch_layer}" if result.branch_layer else "branching at the first layer"
-    equal = "each equal to its pruned copy" if result.exact else "other weights averaged"
+    shared = "norms and head" if options.mlp == "grouped" else "MLPs, norms and head"
+    equal = "each equal to its pruned copy" if result.exact else f"the members' {shared} averaged"
     plain = {"schema": "compress/fuse", "schema_version": 1, **asdict(result), "folder": str(result.folder)}
     emit(f"{result.members} members in one model, {where}, {equal}\nwritten to {result.folder}", plain, json_target)

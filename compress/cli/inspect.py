@@ -43,8 +43,8 @@ LABELS_SHOWN = 10
 def inspect(model: str, routes: str | None, json_target: str | None, **values: Any) -> None:
     """Show the layers of MODEL, the heads that each keeps, parameters and FLOPs.
 
-    MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit. Of a set of
-    pruned members name one, such as pruned/member-0.
+    MODEL is an artifact's folder, a folder that timm, transformers or open_clip saved, timm:NAME, hf:ID, open_clip:NAME
+    or builtin:digits-vit. Of a set of pruned members name one, such as pruned/member-0.
     """
     if routes is not None:
         from compress.cli.routes_text import routes_of_inputs, routes_text

@@ -74,7 +74,8 @@ def prune(
 ) -> None:
     """Prune attention heads of MODEL into several copies (members) that keep different heads.
 
-    MODEL is an artifact's folder, timm:NAME, hf:ID-or-folder, open_clip:NAME or builtin:digits-vit.
+    MODEL is an artifact's folder, a folder that timm, transformers or open_clip saved, timm:NAME, hf:ID, open_clip:NAME
+    or builtin:digits-vit.
     """
     options, runtime = read_options(Prune, values), read_options(Runtime, values)
     check_options(options, ood=ood is not None, scores=scores is not None)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from compress.transformer.model import Transformer
 
 PASSES, SKIPS = "■", "·"
+IMAGES = f"{PASSES} passes the block, {SKIPS} skips it"
+TEXTS = "a word in [ ] passes the block, another skips it"
 
 
 def routes_of_inputs(model: str | Transformer, reference: str) -> list[InputRoutes]:
@@ -19,19 +21,20 @@ def routes_of_inputs(model: str | Transformer, reference: str) -> list[InputRout
     Raises:
         CompressError: the model cannot be opened or has no routers; an input cannot be read.
     """
-    from compress.inference.routes import input_routes
+    from compress.inference.routes import check_routed, input_routes
     from compress.opening import open_model
     from compress.prediction.inputs import read_inputs
     from compress.runtime import Runtime
 
     opened = open_model(model)
+    check_routed(opened)
     dataset = read_inputs([reference], opened.config.preprocessing.kind, stdin=sys.stdin)
     return input_routes(opened.float(), dataset, range(len(dataset)), Runtime(device="cpu"))
 
 
 def routes_text(found: Sequence[InputRoutes]) -> str:
     """Patches as a grid of marks, words in brackets where they pass; where streams disagree, the majority."""
-    parts = []
+    parts = [IMAGES if all(routes.words is None for routes in found) else TEXTS]
     for routes in found:
         lines = [routes.id]
         for own in routes.blocks:

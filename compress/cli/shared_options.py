@@ -11,6 +11,7 @@ import click
 
 from compress.cli.help_pages import section_option
 from compress.cli.result_file import checked_result_file
+from compress.cli.several import assigned
 from compress.data.reference import ROWS
 from compress.errors import UsageError
 
@@ -38,10 +39,25 @@ def stacked(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def model_options() -> Callable[[F], F]:
-    """``--weights --label --template --reset-classifier``: how to open MODEL."""
+    """``--weights --argument --preprocessing --label --template --reset-classifier``: how to open MODEL."""
     return stacked(
         section_option(
             MODEL_AND_DATA, "--weights", metavar="FILE|TAG", help="Weights of MODEL: a file, or the family's tag."
+        ),
+        section_option(
+            MODEL_AND_DATA,
+            "--argument",
+            "arguments",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Argument of a family's architecture, such as img_size=28; repeatable.",
+        ),
+        section_option(
+            MODEL_AND_DATA,
+            "--preprocessing",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Preprocessing of a family's model, such as mean=[0.5]; repeatable.",
         ),
         section_option(
             MODEL_AND_DATA,
@@ -109,8 +125,10 @@ def json_option() -> Callable[[F], F]:
 
 def model_details(values: Mapping[str, Any]) -> dict[str, Any]:
     """What ``model_options`` were given, by the names that ``open_model`` knows."""
-    names = ("weights", "labels", "templates", "reset_classifier")
-    return {name: values[name] for name in names if values.get(name)}
+    plain = ("weights", "labels", "templates", "reset_classifier")
+    details = {name: values[name] for name in plain if values.get(name)}
+    assignments = {"arguments": "--argument", "preprocessing": "--preprocessing"}
+    return details | {name: assigned(values[name], option) for name, option in assignments.items() if values.get(name)}
 
 
 def open_given_model(reference: str, details: Mapping[str, Any]) -> str | Transformer:

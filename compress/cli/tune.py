@@ -12,7 +12,6 @@ from compress.cli.console import message_options
 from compress.cli.help_pages import SectionedCommand, section_option
 from compress.cli.output import emit
 from compress.cli.schema_options import read_options, refuse_together, schema_options
-from compress.cli.several import assigned
 from compress.cli.shared_options import (
     COMPUTING,
     MODEL_AND_DATA,
@@ -59,21 +58,6 @@ if TYPE_CHECKING:
 )
 @section_option(MODEL_AND_DATA, "--teacher", metavar="MODEL", help="Model whose predictions are learned too.")
 @model_options()
-@section_option(
-    MODEL_AND_DATA,
-    "--argument",
-    "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Argument of a family's architecture, such as img_size=28; repeatable.",
-)
-@section_option(
-    MODEL_AND_DATA,
-    "--preprocessing",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Preprocessing of a family's model, such as mean=[0.5]; repeatable.",
-)
 @schema_options(Tune, "Tuning")
 @output_options()
 @section_option(
@@ -96,19 +80,14 @@ def tune(
 ) -> None:
     """Train MODEL on labelled data: one model, a fused one, or every member that compress prune wrote.
 
-    MODEL is an artifact's folder, the folder of members, timm:NAME, hf:ID-or-folder, open_clip:NAME or
-    builtin:digits-vit. A call that was interrupted goes on when it is repeated.
+    MODEL is an artifact's folder, the folder of members, a folder that timm, transformers or open_clip saved,
+    timm:NAME, hf:ID, open_clip:NAME or builtin:digits-vit. A call that was interrupted goes on when it is repeated.
     """
     refuse_together("steps", "epochs")
     options = read_options(Tune, values)
     runtime = read_options(Runtime, {name: values[name] for name in ("device", "dtype")})
     foreign = named_references(ood, "--ood")
     details = model_details(values)
-    details |= {
-        name: given
-        for name in ("arguments", "preprocessing")
-        if (given := assigned(values[name], f"--{name.rstrip('s')}"))
-    }
 
     from compress.artifact.folder import check_target
     from compress.tuning.tune import tune as tune_model

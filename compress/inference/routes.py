@@ -39,6 +39,12 @@ class InputRoutes(Options):
     blocks: tuple[BlockPass, ...] = Field(description="By block, in order; a shared layer as it ran last.")
 
 
+def check_routed(model: Transformer) -> None:
+    """Raise ``ModelError`` when the model has no routers."""
+    if model.config.routing is None:
+        raise ModelError("the model has no routers", where="--routes", fix="give it some with compress route")
+
+
 def input_routes(model: Transformer, dataset: Dataset, indices: Sequence[int], runtime: Runtime) -> list[InputRoutes]:
     """Run some inputs through a routed model, one by one.
 
@@ -51,8 +57,7 @@ def input_routes(model: Transformer, dataset: Dataset, indices: Sequence[int], r
     Raises:
         ModelError: the model has no routers.
     """
-    if model.config.routing is None:
-        raise ModelError("the model has no routers", where="--routes", fix="give it some with compress route")
+    check_routed(model)
     preprocess, found = preprocessor(model), []
     for index in indices:
         sample = dataset[index]

@@ -21,7 +21,7 @@ def check_chain(recipe: Recipe, stages: Registry[type[Stage]] = STAGES) -> None:
         stage = stages[entry.stage]()
         if kind not in stage.accepts:
             wanted = " or ".join(KIND_NAMES[accepted] for accepted in stage.accepts)
-            makers = [name for name in stages if stages[name].produces in stage.accepts]
+            makers = [name for name in stages if stages[name].produces in stage.accepts and name != entry.stage]
             raise RecipeError(
                 f"{entry.stage} starts from {wanted}, but the stages before it leave {KIND_NAMES[kind]}",
                 where=f"stage {folder}",

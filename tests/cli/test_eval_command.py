@@ -61,9 +61,10 @@ def test_a_failed_gate_ends_with_3_and_one_line(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_gates_that_hold_end_with_0(tmp_path: Path) -> None:
+def test_gates_that_hold_end_with_0_and_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gates = ("--fail-if", "pruned:cls/accuracy < m - 1", "--junit", str(tmp_path / "g.xml"))
     assert evaluated("m", "pruned", "--data", "data", *gates) == 0
+    assert capsys.readouterr().out.endswith("\ngates: all 1 passed\n")
     (case,) = ElementTree.parse(tmp_path / "g.xml").getroot().iter("testcase")
     assert (case.get("classname"), case.find("failure")) == ("pruned", None)
 

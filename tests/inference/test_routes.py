@@ -68,10 +68,15 @@ def test_text_for_the_terminal() -> None:
     blocks = (BlockPass(block=3, passed=(1.0, 0.0, 0.5, 0.0)),)
     words = InputRoutes(id="a film", words=("[CLS]", "a", "film", "[SEP]"), blocks=blocks)
     patches = InputRoutes(id="b.png", grid=(2, 2), blocks=blocks)
-    assert routes_text([words, patches]).splitlines() == [
+    assert routes_text([words]).splitlines() == [
+        "a word in [ ] passes the block, another skips it",
+        "",
         "a film",
         "block 3: 2 of 4 pass",
         "  [[CLS]] a [film] [SEP]",
+    ]
+    assert routes_text([patches]).splitlines() == [
+        "■ passes the block, · skips it",
         "",
         "b.png",
         "block 3: 2 of 4 pass",
