@@ -44,8 +44,10 @@ class BlockRoutes:
 
 def observe(model: Transformer, dataset: Dataset, runtime: Runtime) -> tuple[BlockRoutes, ...]:
     """Run at most 256 inputs, at even steps, through a routed model in evaluation mode, and look at every router."""
-    found = decisions(model, dataset, runtime)
-    return tuple(_summary(block, selections) for block, selections in sorted(found.items()))
+    found, layers = decisions(model, dataset, runtime), dict(routed_layers(model))
+    return tuple(
+        _summary(block, selections, layers[block].router.streams) for block, selections in sorted(found.items())
+    )
 
 
 def fit_thresholds(model: Transformer, dataset: Dataset, runtime: Runtime) -> None:
@@ -77,17 +79,40 @@ def decisions(model: Transformer, dataset: Dataset, runtime: Runtime) -> dict[in
     return found
 
 
-def _summary(block: int, selections: list[Selection]) -> BlockRoutes:
+def _summary(block: int, selections: list[Selection], streams: int) -> BlockRoutes:
     counts = torch.stack([own.routed.sum() for own in selections]).double()
     share, bits = (
         float((torch.stack([measure(own) for own in selections]) * counts).sum() / counts.sum().clamp(min=1))
         for measure in (kept, entropy)
     )
-    return BlockRoutes(block, share, bits, collapse(selections))
+    return BlockRoutes(block, share, bits, collapse(selections, streams))
 
 
-def collapse(selections: list[Selection]) -> str | None:
-    """What has gone wrong with a router, judged by batches of its decisions; None when it looks sound."""
+def collapse(selections: list[Selection], streams: int = 1) -> str | None:
+    """What has gone wrong with a router, judged by batches of its decisions; None when it looks sound.
+
+    Args:
+        selections: the batches.
+        streams: in so many equal parts the rows come; each is judged apart, and one of several is named.
+    """
+    found: dict[str, list[str]] = {}
+    for stream in range(streams):
+        problem = _collapsed([_of_stream(own, stream, streams) for own in selections])
+        if problem is not None:
+            found.setdefault(problem, []).append(str(stream))
+    if streams == 1:
+        return next(iter(found), None)
+    return "; ".join(f"in stream {', '.join(numbers)} {problem}" for problem, numbers in found.items()) or None
+
+
+def _of_stream(selection: Selection, stream: int, streams: int) -> Selection:
+    """What was decided about the rows of one stream, without the places."""
+    parts = (selection.scores, selection.routed, selection.passed)
+    return Selection(*(part.chunk(streams)[stream] for part in parts), gated=selection.gated)
+
+
+def _collapsed(selections: list[Selection]) -> str | None:
+    """``collapse`` of one stream."""
     if all(bool(own.passed.all()) for own in selections):
         return None
     spread = max(float(_spread(own)) for own in selections)

@@ -294,6 +294,40 @@ def test_a_collapsed_router_is_told() -> None:
     assert collapse([Selection(torch.zeros(6, 8), routed, routed)]) is None, "all pass"
 
 
+def test_one_collapsed_stream_is_named() -> None:
+    routed = torch.ones(6, 8, dtype=torch.bool)
+    scores = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    sound = Selection(scores, routed, scores >= scores.median(1, keepdim=True).values)
+    first = torch.arange(8).expand(6, 8) < 4
+    same_places, flat, shut = (
+        Selection(own, routed, passed)
+        for own, passed in ((scores, first), (torch.zeros(6, 8), first), (scores - 20, sound.passed))
+    )
+
+    def together(*streams: Selection) -> list[Selection]:
+        return [
+            Selection(*(torch.cat([getattr(own, name) for own in streams]) for name in ("scores", "routed", "passed")))
+        ]
+
+    assert collapse(together(sound, sound), 2) is None
+    assert collapse(together(sound, same_places), 2) == "in stream 1 the same places pass in every input"
+    assert (collapse(together(flat, sound), 2) or "").startswith("in stream 0 all tokens have the same score")
+    found = collapse(together(shut, flat, shut), 3) or ""
+    assert found.startswith("in stream 0, 2 its gate is shut")
+    assert "; in stream 1 all tokens" in found
+
+
+def test_a_collapsed_stream_of_a_fused_model_is_seen(model: Transformer, data: Dataset) -> None:
+    routed = with_routers(fused_model(model), RoutingConfig(blocks=(0, 1), capacity=(0.5,))).eval()
+    layers = dict(routed_layers(routed))
+    with torch.no_grad():
+        layers[0].router.weight.normal_(generator=torch.Generator().manual_seed(0))
+        layers[1].router.weight[0].normal_(generator=torch.Generator().manual_seed(1))
+    trunk, parted = observe(routed, data, CPU)
+    assert trunk.collapse is None
+    assert (parted.collapse or "").startswith("in stream 1 all tokens have the same score")
+
+
 def test_a_router_that_learns_nothing_is_warned_about(
     model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
