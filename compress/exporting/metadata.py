@@ -43,6 +43,7 @@ class ExportMetadata(Options):
     preprocessing: Preprocessing = Field(discriminator="kind", description="From a raw sample to the graph's input.")
     temperature: float = Field(gt=0, description="The logits are divided by it already.")
     abstention: Abstention | None = Field(description="When to abstain; null when nothing was fitted.")
+    rule: str | None = Field(None, description="The same in words: abstains when the probability is below 0.94.")
     inputs: tuple[TensorDescription, ...] = Field(description="In order.")
     outputs: tuple[TensorDescription, ...] = Field(description="In order.")
     versions: dict[str, str] = Field(description="Packages with which the file was made.")
@@ -74,6 +75,7 @@ def describe(model: Transformer, example: Inputs, digest: str) -> ExportMetadata
         preprocessing=config.preprocessing,
         temperature=config.temperature,
         abstention=config.abstention,
+        rule=None if config.abstention is None else config.abstention.rule,
         inputs=tuple(_described(name, tensor, free[name]) for name, tensor in named(example).items()),
         outputs=tuple(TensorDescription(name=name, shape=shapes[name], dtype="float32") for name in OUTPUTS),
         versions=installed_versions(),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from compress.backbones.registry import build_skeleton
 from compress.fusion.agreement import fused_config
 from compress.fusion.merge import merged_tensor
+from compress.transformer.config import StreamMlp
 from compress.transformer.model import Transformer
 
 
-def fuse_models(members: Sequence[Transformer], *, mlp: Literal["averaged", "grouped"] = "averaged") -> Transformer:
+def fuse_models(members: Sequence[Transformer], *, mlp: StreamMlp = "averaged") -> Transformer:
     """What ``fuse`` makes of members that were pruned from one model, without a file.
 
     Args:

@@ -26,6 +26,7 @@ from compress.exporting.onnx_file import OnnxFormat
 from compress.exporting.program_file import ProgramFormat
 from compress.exporting.target import check_file_target
 from compress.exporting.trial import Answer, agreement, trial_batches
+from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
 from compress.transformer.routing import with_routers
@@ -149,6 +150,8 @@ def test_weights_beyond_the_format_are_refused(
 
 
 def test_the_command(model: Transformer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rule = Abstention(score="max_probability", threshold=0.0607, target="coverage", value=0.8)
+    model.config = model.config.model_copy(update={"abstention": rule})
     save_model(model, tmp_path / "m", Provenance(stage="test"))
     target = tmp_path / "model.pt2"
     call = ["export", str(tmp_path / "m"), "-o", str(target), "--json", str(tmp_path / "result.json")]
@@ -163,6 +166,7 @@ def test_the_command(model: Transformer, tmp_path: Path, capsys: pytest.CaptureF
     plain = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert (plain["schema"], plain["bytes"]) == ("compress/export", target.stat().st_size)
     assert plain["metadata"]["labels"] == list(model.labels)
+    assert plain["metadata"]["rule"] == "abstains when the probability is below 0.9393"
     first = target.read_bytes()
     assert main(call) == 2
     assert capsys.readouterr().err.count("\n") == 1
