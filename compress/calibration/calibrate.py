@@ -25,6 +25,7 @@ from compress.inference.temperature import fit_temperature
 from compress.opening import open_model
 from compress.parent import parent_of
 from compress.runtime import Runtime
+from compress.transformer.combine import tempered
 from compress.transformer.config import Abstention
 from compress.transformer.model import Transformer
 from compress.transformer.uncertainty import PredictiveDistribution, predictive_distribution
@@ -99,19 +100,21 @@ def calibrate(
     dataset = given_dataset(data)
     require_kind(dataset, opened.config.preprocessing.kind)
     aligned = align_labels(dataset, opened.labels)
-    running = copy.deepcopy(opened).to(runtime.torch_device(), runtime.torch_dtype()).eval()
+    running = _without_temperature(opened).to(runtime.torch_device(), runtime.torch_dtype()).eval()
     logits, labels = all_answers(running, running, aligned, runtime, "calibrate")
-    factor = fit_temperature(logits, labels) if options.temperature else 1.0
-    before, after = predictive_distribution(logits), predictive_distribution(logits / factor)
-    correct = after.predicted == labels
+    # Divided where and as the model does it: another device or number format rounds to other scores.
+    logits, own = logits.to(runtime.torch_device()), opened.config.temperature
+    factor = fit_temperature(tempered(logits, own), labels) if options.temperature else 1.0
+    before, after = (predictive_distribution(tempered(logits, chosen)) for chosen in (own, own * factor))
+    correct = after.predicted.cpu() == labels
     abstention = _abstention(after, correct, options)
     coverage, risk = None, None
     if abstention is not None:
-        coverage, risk = answered(after.score(abstention.score), correct, abstention.threshold)
+        coverage, risk = answered(after.score(abstention.score).cpu(), correct, abstention.threshold)
     result = CalibrateResult(
         folder=out,
         samples=len(labels),
-        temperature=opened.config.temperature * factor,
+        temperature=own * factor,
         nll_before=_nll(before, labels),
         nll_after=_nll(after, labels),
         accuracy=float(correct.to(torch.float64).mean()),
@@ -123,10 +126,17 @@ def calibrate(
     return result
 
 
+def _without_temperature(model: Transformer) -> Transformer:
+    """A copy that gives its logits as they are before they are divided."""
+    copied = copy.deepcopy(model)
+    copied.config = copied.config.model_copy(update={"temperature": 1.0})
+    return copied
+
+
 def _abstention(found: PredictiveDistribution, correct: Tensor, options: Calibrate) -> Abstention | None:
     if options.target_coverage is None and options.target_risk is None:
         return None
-    scores = found.score(options.score)
+    scores = found.score(options.score).cpu()
     if options.target_coverage is not None:
         threshold = coverage_threshold(scores, options.target_coverage)
         return Abstention(score=options.score, threshold=threshold, target="coverage", value=options.target_coverage)
@@ -135,7 +145,7 @@ def _abstention(found: PredictiveDistribution, correct: Tensor, options: Calibra
 
 
 def _nll(found: PredictiveDistribution, labels: Tensor) -> float:
-    return float(-found.log_mean.gather(1, labels[:, None]).mean())
+    return float(-found.log_mean.cpu().gather(1, labels[:, None]).mean())
 
 
 def _write(

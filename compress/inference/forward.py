@@ -92,9 +92,9 @@ def answers(
 def all_answers(
     module: Answering, model: Transformer, dataset: Dataset, runtime: Runtime, label: str
 ) -> tuple[Tensor, Tensor]:
-    """The logits ``(M, N, K)`` float32 and labels ``(N,)`` of a labelled set, on the CPU; see ``answers``.
+    """The logits ``(M, N, K)`` and labels ``(N,)`` of a labelled set, on the CPU; see ``answers``.
 
-    Memory grows with M · N · K: for calibration sets of thousands of samples.
+    Logits keep the model's number format. Memory grows with M · N · K: for calibration sets of thousands of samples.
 
     Raises:
         DataError: as ``answers``; or there is no sample.
@@ -102,7 +102,7 @@ def all_answers(
     logits, labels = [], []
     for batch in answers(module, model, dataset, runtime, label):
         if batch.labels is not None:
-            logits.append(batch.logits.cpu().float())
+            logits.append(batch.logits.cpu())
             labels.append(batch.labels)
     if not labels:
         raise DataError("there is no labelled sample", where=dataset.reference, fix="give labelled data")

@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from compress.errors import DataError
+from compress.transformer.combine import log_mean_probabilities
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +49,11 @@ def fit_temperature(member_logits: Tensor, labels: Tensor) -> float:
     if torch.equal(predicted, labels.cpu()):
         logger.warning("the model makes no mistake on the %d calibration samples: the temperature stays 1", len(labels))
         return 1.0
-    log_members = math.log(len(logits))
     index = labels.cpu()[None, :, None].expand(len(logits), -1, 1)
 
     def loss(log_temperature: float) -> float:
-        log_probabilities = (logits / math.exp(log_temperature)).log_softmax(dim=-1).gather(2, index).squeeze(2)
-        return float(-(log_probabilities.logsumexp(dim=0) - log_members).mean())
+        log_members = (logits / math.exp(log_temperature)).log_softmax(dim=-1).gather(2, index).squeeze(2)
+        return float(-log_mean_probabilities(log_members).mean())
 
     low, high = math.log(LOWEST), math.log(HIGHEST)
     step = (high - low) / (GRID - 1)

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from compress.attention.budgeted import BudgetedAttention, BudgetLimit
 from compress.errors import ModelError, UsageError
-from compress.transformer.combine import combine_logits
+from compress.transformer.combine import combine_logits, tempered
 from compress.transformer.config import ModelConfig, Structure
 from compress.transformer.layer import Layer, Layers
 from compress.transformer.parts import Head, Hidden, Inputs, Stem
@@ -125,9 +125,7 @@ class Transformer(nn.Module):
         members = self.structure.members
         if members > 1 and self.parting is None:
             hidden = hidden.repeated(members)
-        logits = self.head(hidden)
-        if self.config.temperature != 1:
-            logits = logits / self.config.temperature
+        logits = tempered(self.head(hidden), self.config.temperature)
         return logits.view(members, -1, logits.shape[-1])
 
     def members(self, inputs: Inputs, *, gates: Gates | None = None) -> Tensor:

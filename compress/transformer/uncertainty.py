@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from compress.errors import ModelError
+from compress.transformer.combine import log_mean_probabilities
 from compress.transformer.config import UncertaintyScore
 
 
@@ -79,10 +79,9 @@ def predictive_distribution(member_logits: Tensor) -> PredictiveDistribution:
         logits = logits.masked_fill(non_finite[None, :, None], 0.0)
     log_members = logits.log_softmax(dim=-1)
     members = len(logits)
-    log_mean = log_members[0]
+    log_mean = log_mean_probabilities(log_members)
     if members > 1:
-        # Rounding may lift a certain prediction above probability 1.
-        log_mean = (log_members.logsumexp(dim=0) - math.log(members)).clamp_(max=0.0)
+        log_mean.clamp_(max=0.0)  # rounding may lift a certain prediction above probability 1
     log_confidence, predicted = log_mean.max(dim=-1)
     entropy = _entropy(log_mean)
     information = (entropy - _entropy(log_members).mean(dim=0)).clamp_(min=0.0) if members > 1 else None

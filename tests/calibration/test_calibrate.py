@@ -17,7 +17,8 @@ from compress.data.sequence import SequenceDataset
 from compress.errors import DataError
 from compress.evaluation.evaluate import evaluate
 from compress.evaluation.options import Evaluate
-from compress.runtime import Runtime
+from compress.prediction.predict import predict
+from compress.runtime import DType, Runtime
 from compress.transformer.config import Abstention, UncertaintyScore
 from compress.transformer.model import Transformer
 from compress.transformer.surgery import prune_heads
@@ -110,6 +111,21 @@ def test_abstention_meets_its_target(model: Transformer, tmp_path: Path) -> None
     risky = calibrate(model, tmp_path / "r", data=data, options=Calibrate(target_risk=0.4), runtime=ON_CPU)
     assert risky.coverage == 1
     assert risky.risk == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("score", ["max_probability", "entropy", "energy", "max_logit"])
+def test_predict_answers_the_share_that_calibrate_reports_in_every_number_format(
+    dtype: DType, score: UncertaintyScore, model: Transformer, tmp_path: Path
+) -> None:
+    data, runtime = pictures(model), Runtime(device="cpu", dtype=dtype)
+    # A temperature that the model brings along takes part too.
+    model.config = model.config.model_copy(update={"temperature": 1.3})
+    options = Calibrate(target_coverage=0.5, score=score)
+    result = calibrate(model, tmp_path / "c", data=data, options=options, runtime=runtime)
+    answered = predict(tmp_path / "c", [data[row].value for row in range(len(data))], runtime=runtime)
+    assert sum(not found.abstain for found in answered.predictions) / len(data) == result.coverage
+    assert model.config.temperature == 1.3
 
 
 @pytest.mark.parametrize(
