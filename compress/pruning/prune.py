@@ -81,6 +81,7 @@ def prune(
     chooser = open_chooser(
         model, dataset, foreign, options, runtime, fingerprint=fingerprint, scores=scores, state=_search_state(out)
     )
+    options = _with_seed_of_scores(options, chooser)
     choice = _choose(chooser, model, dataset, foreign, options, runtime, fingerprint)
     _warn_when_alike(choice.heads)
     names = [f"member-{member}" for member in range(options.members)]
@@ -165,7 +166,8 @@ def score_heads(
     if options.method == "magnitude":
         return HeadScores(magnitude_samples(model), "magnitude", fingerprint)
     if options.method == "random":
-        return HeadScores(random_samples(model, options.members, options.seed), "random", fingerprint)
+        samples = random_samples(model, options.members, options.seed)
+        return HeadScores(samples, "random", fingerprint, seed=options.seed)
     if dataset is None:
         raise UsageError("taylor importance needs a labelled calibration set", where="--data", fix="pass --data")
     return HeadScores(taylor_samples(model, dataset, runtime), "taylor", fingerprint, dataset.fingerprint)
@@ -212,6 +214,15 @@ def _known_circuits(
             fix="give the same --data, --ood and --dtype, or leave --scores out",
         )
     return wanted if given is None else given
+
+
+def _with_seed_of_scores(options: Prune, chooser: MemberChooser) -> Prune:
+    """The options with the seed that saved random scores were drawn with: it is the one behind the heads."""
+    drawn = chooser.scores.seed if isinstance(chooser, ScoreChooser) else None
+    if drawn is None or drawn == options.seed:
+        return options
+    log.warning("the random scores were drawn with seed %d, which takes the place of seed %d", drawn, options.seed)
+    return options.model_copy(update={"seed": drawn})
 
 
 def _search_state(out: Path) -> Path:

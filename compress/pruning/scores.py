@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from compress.artifact.folder import verify_file
 from compress.artifact.tensors import TensorFile, read_tensors, tensor_entries, write_tensors
-from compress.errors import ArtifactError, ModelError
+from compress.errors import ArtifactError, ModelError, UsageError
 
 Importance = list[Tensor]
 """Per layer the importance of its heads, ``(n_l,)`` float32; higher means keep."""
@@ -26,12 +27,14 @@ class HeadScores:
         method: ``taylor``, ``magnitude`` or ``random``.
         model: fingerprint of the scored model.
         data: fingerprint of the calibration set, or None when it plays no part.
+        seed: of random scores; None for others, and where it was not written down.
     """
 
     samples: tuple[Tensor, ...]
     method: str
     model: str
     data: str | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for layer, scores in enumerate(self.samples):
@@ -52,9 +55,19 @@ class HeadScores:
 
         Taylor: each member sees its own bootstrap of the calibration set (one member: the set itself). Random: each
         draws its own. Magnitude: all the same.
+
+        Raises:
+            UsageError: more members than random scores were drawn for.
         """
         if self.method == "random":
-            return [[scores[member % len(scores)] for scores in self.samples] for member in range(members)]
+            drawn = len(self.samples[0])
+            if members > drawn:
+                raise UsageError(
+                    f"the random scores were drawn for {drawn} members, not {members}",
+                    where="--members",
+                    fix="leave --scores out, or make fewer members",
+                )
+            return [[scores[member] for scores in self.samples] for member in range(members)]
         if members == 1 or self.samples[0].shape[0] == 1:
             return [self.mean() for _ in range(members)]
         return [self._bootstrap(seed, member) for member in range(members)]
@@ -84,7 +97,10 @@ def _mean(scores: Tensor) -> Tensor:
 def save_scores(scores: HeadScores, path: Path) -> None:
     """Write ``scores.safetensors``."""
     entries, ties = tensor_entries({f"layer.{layer:03d}": tensor for layer, tensor in enumerate(scores.samples)})
-    write_tensors(path, entries, {"method": scores.method, "model": scores.model, "data": scores.data}, ties=ties)
+    about: dict[str, Any] = {"method": scores.method, "model": scores.model, "data": scores.data}
+    if scores.seed is not None:
+        about["seed"] = scores.seed
+    write_tensors(path, entries, about, ties=ties)
 
 
 def scores_file(path: Path) -> Path:
@@ -125,4 +141,5 @@ def load_scores(path: Path, *, model: str, method: str, heads: Sequence[int]) ->
         raise ArtifactError(
             "the scores have another number of heads than the model", where=str(path), fix="score again"
         )
-    return HeadScores(samples, method, model, tensors.metadata.get("data"))
+    seed = tensors.metadata.get("seed")
+    return HeadScores(samples, method, model, tensors.metadata.get("data"), seed if isinstance(seed, int) else None)

@@ -90,6 +90,27 @@ def test_saved_scores_select_again_without_data(tmp_path: Path) -> None:
     assert read_provenance(tmp_path / "again").data_fingerprint == read_provenance(tmp_path / "first").data_fingerprint
 
 
+def test_random_scores_serve_the_members_that_they_were_drawn_for_and_bring_their_seed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = CASES["timm plain"]().model
+    options = Prune(method="random", members=2, keep=2, seed=7)
+    first = prune(model, tmp_path / "first", options=options)
+    with pytest.raises(UsageError, match=r"--members: the random scores were drawn for 2 members, not 4; leave --sc"):
+        more = options.model_copy(update={"members": 4})
+        prune(model, tmp_path / "more", scores=tmp_path / "first", options=more)
+    assert not (tmp_path / "more").exists()
+    other = options.model_copy(update={"seed": 99})
+    again = prune(model, tmp_path / "again", scores=tmp_path / "first", options=other)
+    assert again.kept_heads == first.kept_heads
+    assert "drawn with seed 7, which takes the place of seed 99" in caplog.text
+    for folder in ("again", "again/member-0", "first"):
+        assert read_provenance(tmp_path / folder).options["seed"] == 7
+    third = prune(model, tmp_path / "third", scores=tmp_path / "again", options=other)
+    assert third.kept_heads == first.kept_heads
+    assert read_provenance(tmp_path / "third").options["seed"] == 7
+
+
 def test_scores_of_another_model_or_method_are_refused(tmp_path: Path) -> None:
     model, other = CASES["timm plain"]().model, CASES["timm layer scale"]().model
     prune(model, tmp_path / "first", data=images(model), options=Prune(keep=2))
