@@ -20,7 +20,6 @@ from torch import Tensor
 
 from compress.artifact.folder import verify_folder
 from compress.artifact.store import load_model, read_provenance
-from compress.budgeting import shifting
 from compress.budgeting.budget import attach_budgets, budget
 from compress.budgeting.loss import BudgetLoss, entropy
 from compress.budgeting.measuring import Measured, measure_budgets
@@ -195,10 +194,10 @@ def test_the_share_that_is_recommended_is_taken(model: Transformer) -> None:
     third = prune_heads(model, [(0, 1, 3)] * 3)
     for share in (1 / 3, 0.334):
         check_reachable(third, share)
-    with pytest.raises(UsageError, match="choose 0.334 or more"):
+    with pytest.raises(UsageError, match=r"choose 0\.334 or more"):
         check_reachable(third, 0.333)
     check_reachable(model, 0.25)
-    with pytest.raises(UsageError, match="choose 0.250 or more"):
+    with pytest.raises(UsageError, match=r"choose 0\.250 or more"):
         check_reachable(model, 0.249)
     budgeted, data = varied(third), take(digits("calibration"), range(20))
     shift_predictors(budgeted, data, ON_CPU, 1 / 3)
@@ -235,25 +234,12 @@ def test_a_share_that_was_missed_is_said(
     assert result.to_plain()["calibrate_to"] == 0.71
 
 
-def test_the_nearest_shift_is_kept(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = take(digits("calibration"), range(40))
+def test_the_nearest_shift_is_kept(model: Transformer) -> None:
+    one = take(digits("calibration"), range(1))  # whole heads of three layers: twelfths are all that can run
     budgeted = varied(model)
-    tried = []
-    steps = iter([1.0, -2.0, 4.0, 8.0, -20.0, 5.0])
-    collect = shifting._collect
-
-    def seen(*given: Any) -> Any:
-        layers = collect(*given)
-        tried.append(shifting._mean_executed(layers, 0.0))
-        return layers
-
-    monkeypatch.setattr(shifting, "_collect", seen)
-    monkeypatch.setattr(shifting, "_solve", lambda *_: next(steps))
-    shift_predictors(budgeted, data, ON_CPU, 0.6)
-    assert len(tried) == shifting.PASSES
-    reached = measure_budgets(budgeted, data, ON_CPU).mean
-    assert abs(reached - 0.6) == pytest.approx(min(abs(share - 0.6) for share in tried), abs=1e-3)
-    assert abs(tried[-1] - 0.6) > abs(reached - 0.6)
+    assert measure_budgets(budgeted, one, ON_CPU).mean == pytest.approx(5 / 12)
+    assert shift_predictors(budgeted, one, ON_CPU, 0.4) == 0.0, "each that is tried goes as far or farther beyond it"
+    assert measure_budgets(budgeted, one, ON_CPU).mean == pytest.approx(5 / 12)
 
 
 def test_options_and_provenance_are_those_of_every_training(

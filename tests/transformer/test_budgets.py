@@ -161,12 +161,23 @@ def test_gradients_reach_predictor_and_scorer(name: str, gating: Gating) -> None
             assert parameter.grad.abs().sum() > 0, f"{index} {part}"
 
 
-def test_training_without_gates_of_its_own_runs_and_learns_the_chosen_heads() -> None:
+@pytest.mark.parametrize("gating", [None, "hard", "soft"])
+def test_projections_learn_in_the_heads_that_count(gating: Gating | None) -> None:
     case = CASES["bert"]()
-    budgeted = varied(case.model).train()
+    budgeted = varied(case.model, BudgetConfig(hidden=8, fixed=0.25)).train()
+    for _, attention in budgeted_attentions(budgeted):
+        attention.gating = gating
     budgeted.members(case.inputs).square().mean().backward()
     for _, attention in budgeted_attentions(budgeted):
+        assert attention.decision is not None
+        chosen = best(attention.decision.shares, attention.decision.heads).any(0)
+        assert not chosen.all(), "three inputs with one head each leave one of four heads out"
         assert attention.qkv.weight.grad is not None
+        assert attention.output.weight.grad is not None
+        by_head = attention.qkv.weight.grad.view(3, attention.slots, -1).abs().sum((0, 2))
+        columns = attention.output.weight.grad.view(attention.width, attention.slots, -1).abs().sum((0, 2))
+        for learned in (by_head, columns):
+            assert (learned > 0).tolist() == (chosen | (gating == "soft")).tolist()
 
 
 def test_a_copy_can_be_made_after_a_training_step() -> None:
@@ -258,6 +269,21 @@ def test_random_heads_are_the_same_for_an_input_in_any_batch() -> None:
     alone = members(budgeted, rows(case.inputs, torch.tensor([1])))
     torch.testing.assert_close(alone, together[:, 1:2], atol=1e-5, rtol=1e-5)
     assert not torch.allclose(together, members(fresh(case.model, BudgetConfig(fixed=0.5)), case.inputs))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_random_heads_have_equal_factors_that_sum_to_the_budget(training: bool) -> None:
+    attention = budgeted_layer(4).double().train(training)
+    attention.rule = BudgetConfig(choice="random", fixed=0.7)
+    x = torch.randn(6, 5, attention.width, dtype=torch.float64)
+    with torch.no_grad():
+        found = attention(x)
+        assert attention.decision is not None
+        assert attention.decision.heads.tolist() == [2] * 6
+        chosen = best(attention.decision.shares, attention.decision.heads)
+        torch.testing.assert_close(attention.decision.shares, chosen.double() / 2)
+        torch.testing.assert_close(found, Attention.forward(attention, x, gate=chosen * (0.7 * 4 / 2)))
+    assert len(chosen.unique(dim=0)) > 1, "inputs differ in their heads"
 
 
 def test_budgets_are_a_part_of_the_configuration() -> None:

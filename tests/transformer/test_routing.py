@@ -186,7 +186,7 @@ def test_the_prefix_always_passes_and_is_not_counted() -> None:
 
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4),
-    capacity=st.sampled_from((0.01, 0.125, 0.3, 0.5, 0.999)),
+    capacity=st.sampled_from((0.01, 0.125, 0.3, 0.5, 0.999, 1.0)),
     prefix=st.integers(0, 2),
     choice=st.sampled_from(("expert", "token")),
     seed=st.integers(0, 99),
@@ -208,7 +208,7 @@ def test_padding_never_passes_and_the_right_number_does(
     if choice == "expert":
         expected = [prefix + math.ceil(capacity * (length - prefix) - 1e-9) for length in lengths]
         assert selection.executed.tolist() == expected
-        assert (selection.places is None) == (capacity == 1)
+    assert (selection.places is None) == (capacity == 1)
     gathered = selection.gathered(Hidden(states, mask))
     kept = [states[row][selection.passed[row]] for row in range(len(lengths))]
     for row, own in enumerate(kept):
