@@ -16,6 +16,9 @@ def model_card(config: ModelConfig, provenance: Provenance) -> str:
         f"| {layer} | {total} | {' · '.join(', '.join(map(str, heads)) for heads in groups)} |"
         for layer, (total, groups) in enumerate(zip(structure.original_heads, structure.kept_heads, strict=True))
     ]
+    about = [f"{len(config.labels)} classes"]
+    if structure.members > 1 and structure.branch_layer:
+        about.append(f"the members share layers 0 to {structure.branch_layer - 1}")
     lines = [
         "---",  # what a model hub sorts by
         "library_name: compress-transformers",
@@ -25,12 +28,7 @@ def model_card(config: ModelConfig, provenance: Provenance) -> str:
         "",
         f"# {config.backbone.architecture}, {kind}",
         "",
-        f"Written by `compress {provenance.stage}`. {len(config.labels)} classes; "
-        + (
-            f"the members share layers 0 to {structure.branch_layer - 1}."
-            if structure.members > 1 and structure.branch_layer
-            else ""
-        ),
+        f"Written by `compress {provenance.stage}`. {'; '.join(about)}.",
         "",
         "```python",
         "import compress",

@@ -18,13 +18,14 @@ import torch
 from tiny.all_cases import CASES, ONE_PER_FAMILY
 from tiny.hf_folder import LABELS, TEXTS, save_library, save_tokenizer
 
+from compress.artifact.card import model_card
 from compress.artifact.folder import verify_folder
 from compress.artifact.provenance import Provenance
 from compress.artifact.store import load_model, read_config, save_model
 from compress.backbones.registry import preprocessor
 from compress.errors import ArtifactError
 from compress.opening import open_model
-from compress.transformer.config import FORMAT_VERSION
+from compress.transformer.config import FORMAT_VERSION, Structure
 from compress.transformer.surgery import prune_heads
 
 PRUNE = Provenance(stage="prune")
@@ -135,7 +136,15 @@ def test_the_model_card_says_what_it_is(tmp_path: Path) -> None:
     save_model(prune_heads(CASES["timm plain"]().model, [(0, 3), (1,), (0, 1, 2)]), tmp_path / "out", PRUNE)
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "| 0 | 4 | 0, 3 |" in card
-    assert "compress prune" in card
+    assert "\nWritten by `compress prune`. 5 classes.\n" in card
+
+
+def test_the_card_of_a_fused_model_names_the_layers_that_its_members_share() -> None:
+    config = CASES["timm plain"]().model.config
+    members = [config.structure.model_copy(update={"kept_heads": (((0,),), ((1,),), ((last,),))}) for last in range(2)]
+    fused = config.model_copy(update={"structure": Structure.side_by_side(members)})
+    card = model_card(fused, Provenance(stage="fuse"))
+    assert "\nWritten by `compress fuse`. 5 classes; the members share layers 0 to 1.\n" in card
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "provenance.json", "README.md", "MANIFEST.json"])
