@@ -103,11 +103,6 @@ def percentile_interval(values: Tensor, level: float = 0.95) -> Interval:
     return Interval(low=low, high=high)
 
 
-def within_noise(difference: Interval) -> bool:
-    """Whether the paired interval of a difference contains 0."""
-    return difference.low <= 0 <= difference.high
-
-
 def _available(predictions: Predictions, metrics: Sequence[Metric]) -> dict[str, tuple[Metric, Statistic]]:
     available = {}
     for metric, statistic in bind(predictions, metrics):
