@@ -25,7 +25,8 @@ class InputUse:
         attention_flops: ``(N,)`` float64, of the attention sub-layers.
         heads: ``(N, L)`` float32, the executed share k/H of a layer's kept heads, mean over streams; None when no
             layer has budgets, or models of unlike depth answer together.
-        tokens: ``(N, L')`` float32, the share of the tokens that passed each routed layer; None without routers.
+        tokens: ``(N, L')`` float32, the share that passed each routed layer of the tokens that do not always pass, mean
+            over streams; None without routers.
     """
 
     flops: Tensor
@@ -84,7 +85,7 @@ class UseMeter:
             meter = self._meters[number % len(self._meters)]
             flops.append(meter.executed(usage, sizes))
             heads.append(head_shares(meter.model, usage, inputs))
-            tokens.append(_token_shares(meter, usage, sizes))
+            tokens.append(_token_shares(usage))
         return InputUse(
             sum((part.total for part in flops), torch.zeros(inputs, dtype=torch.float64)),
             sum((part.attention for part in flops), torch.zeros(inputs, dtype=torch.float64)),
@@ -105,11 +106,16 @@ def head_shares(model: Transformer, usage: Usage | None, inputs: int) -> Tensor 
     return torch.stack(shares, dim=1)
 
 
-def _token_shares(meter: FlopMeter, usage: Usage | None, lengths: Sequence[int | None]) -> Tensor | None:
+def _token_shares(usage: Usage | None) -> Tensor | None:
+    """The share that passed every routed layer, ``(B, L')``, mean over streams; 1 where all tokens always pass."""
     if usage is None:
         return None
-    present = torch.tensor([meter.full(length).tokens for length in lengths])
-    shares = [(tokens.cpu() / present).mean(0) for tokens in usage.tokens if tokens is not None]
+    shares = []
+    for tokens, selection in zip(usage.tokens, usage.selections, strict=True):
+        if tokens is not None and selection is not None:
+            routed, passed = selection.routed.sum(1), (selection.passed & selection.routed).sum(1)
+            share = torch.where(routed > 0, passed / routed.clamp(min=1), 1.0)
+            shares.append(share.cpu().view(len(tokens), -1).mean(0))
     return torch.stack(shares, dim=1) if shares else None
 
 

@@ -25,6 +25,8 @@ from compress.data.builtin import digits
 from compress.data.subset import take
 from compress.distributed import Processes
 from compress.errors import ModelError, UsageError
+from compress.evaluation.evaluate import evaluate
+from compress.evaluation.options import Evaluate
 from compress.fusion.agreement import check_members
 from compress.fusion.in_memory import fuse_models
 from compress.opening import open_model
@@ -237,6 +239,19 @@ def test_the_best_checkpoint_is_measured_at_the_target(
             sample = data[index]
             right += int(found(preprocessor(found)([sample.value])).argmax() == sample.label)
     assert result.tuned.after == pytest.approx(right / len(data))
+
+
+@pytest.mark.parametrize("choice", ["expert", "token"])
+def test_an_evaluation_counts_the_tokens_that_the_routers_decide_about(
+    model: Transformer, data: Dataset, options: Callable[..., Route], tmp_path: Path, choice: str
+) -> None:
+    chosen = options(choice=choice, capacity=[0.5, 0.25], blocks=[0, 1], steps=3, lr=1e-2)
+    result = route(fused_model(model), tmp_path / "out", data=data, options=chosen, runtime=CPU)
+    quick = Evaluate(latency=False, memory=False, intervals=False)
+    found = evaluate({"routed": tmp_path / "out"}, data=data, options=quick, runtime=CPU).models[0].kept_tokens
+    assert found is not None
+    assert found.layers == pytest.approx([routes.kept for routes in result.blocks], abs=1e-6)
+    assert found.layers == pytest.approx([0.5, 0.25], abs=1 / (4 * len(data))), "the class token is not counted"
 
 
 def test_the_capacity_falls_to_its_target() -> None:
