@@ -12,6 +12,9 @@ from compress.tuning.options import Training
 class Budget(Training):
     """Give every input as many attention heads as it needs, and train the model for it."""
 
+    metric: str = Field(
+        "cls/accuracy", description="Metric of eval that is measured before and after; the last weights are kept."
+    )
     evaluate_steps: int | None = Field(
         None, ge=1, description="Refused: a checkpoint would be chosen, but budgets are right only after the last step."
     )
