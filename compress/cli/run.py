@@ -24,7 +24,7 @@ RUNS = Path("runs")
     cls=SectionedCommand,
     examples=(
         "compress run digits",
-        "compress run digits --set prune.keep=4 --set prune.branch_layer=2 -o runs/narrow",
+        "compress run digits --set prune.keep=4 --set prune.branch_layer=3 -o runs/narrow",
         "compress run recipe.yaml --dry-run",
         "compress run recipe.yaml --set data.root=/data/reviews --device cuda --dtype bfloat16",
     ),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from compress.evaluation.metrics.registry import catalogue
 from compress.evaluation.result import EvaluationResult, ModelResult
 
 GAP = "  "
@@ -101,20 +102,39 @@ def _cell(model: ModelResult, column: _Column, footnotes: _Footnotes) -> str:
 
 
 def _noise(result: EvaluationResult) -> list[str]:
-    """Which differences from the first model may be chance."""
+    """Which differences from the first model may be chance, and what the others say."""
     first, *others = result.models
-    titles = {column.metric: _title(column) for column in _columns(result)}
     notes = []
-    alike = {model.name: [titles[name] for name in model.within_noise() if name in titles] for model in others}
-    listed = [f"{name} {', '.join(metrics)}" for name, metrics in alike.items() if metrics]
-    if listed and result.resampling is not None:
+    if result.resampling is not None:
         how = f"{result.resampling.level:.0%} paired bootstrap, {result.resampling.resamples} resamples"
-        notes.append(f"Within noise of {first.name} ({how}): {'; '.join(listed)}.")
+        for opening, verdict in (
+            (f"Within noise of {first.name} ({how})", "none"),
+            (f"Better than {first.name}, beyond noise", "better"),
+            (f"Worse than {first.name}, beyond noise", "worse"),
+        ):
+            found = {model.name: _titles(result, model, verdict) for model in others}
+            listed = "; ".join(f"{name} {', '.join(titles)}" for name, titles in found.items() if titles)
+            notes += [f"{opening}: {listed}."] if listed else []
     base = first.cost.latency
     slow = [m.name for m in others if base is not None and m.cost.latency is not None and m.cost.latency.overlaps(base)]
     if slow:
         notes.append(f"Latency within noise of {first.name} (quartiles overlap): {', '.join(slow)}.")
     return notes
+
+
+def _titles(result: EvaluationResult, model: ModelResult, verdict: str) -> list[str]:
+    """The columns whose metric is, against the first model, ``better``, ``worse``, or neither (``none``)."""
+    known = catalogue(result.ood, result.corruptions)
+    found = []
+    for column in _columns(result):
+        difference = model.differences.get(column.metric)
+        if difference is not None:
+            better = known[column.metric].better
+            rising = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "none"
+            told = "none" if rising == "none" else "better" if rising == better else "worse"
+            if told == verdict and (better != "none" or told == "none"):
+                found.append(_title(column))
+    return found
 
 
 def _title(column: _Column) -> str:

@@ -160,10 +160,15 @@ def test_differences_within_noise_are_said() -> None:
         "cls/accuracy": Interval(low=-0.01, high=0.004),
         "cal/ece": Interval(low=-0.03, high=-0.01),
         "ood/photos/auroc": Interval(low=0.0, high=0.0),
+        "ood/photos/fpr95": Interval(low=0.01, high=0.02),
+        "div/disagreement": Interval(low=0.01, high=0.02),
     }
     models = (entry("single"), entry("fused", members=3, ms=2.35, differences=differences))
     notes = result(*models).table().replace("\n  ", " ")
     assert "Within noise of single (95% paired bootstrap, 1000 resamples): fused accuracy, photos AUROC." in notes
+    assert "Better than single, beyond noise: fused ECE." in notes
+    assert "Worse than single, beyond noise: fused photos FPR95." in notes
+    assert "disagreement" not in notes.partition("beyond noise")[2]
     assert "Latency within noise of single (quartiles overlap): fused." in notes
     assert models[1].within_noise() == ("cls/accuracy", "ood/photos/auroc")
 
