@@ -107,8 +107,10 @@ def collapse(selections: list[Selection], streams: int = 1) -> str | None:
 
 def _of_stream(selection: Selection, stream: int, streams: int) -> Selection:
     """What was decided about the rows of one stream, without the places."""
-    parts = (selection.scores, selection.routed, selection.passed)
-    return Selection(*(part.chunk(streams)[stream] for part in parts), gated=selection.gated)
+    scores, routed, passed = (
+        part.chunk(streams)[stream] for part in (selection.scores, selection.routed, selection.passed)
+    )
+    return Selection(scores, routed, passed, gated=selection.gated)
 
 
 def _collapsed(selections: list[Selection]) -> str | None:
