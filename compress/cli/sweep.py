@@ -110,6 +110,13 @@ def sweep(
     runtime, foreign = read_options(Runtime, values), named_references(ood, "--ood")
     check_options(options, ood=ood_validation is not None, scores=scores is not None)
 
+    if written is not None and scores is not None and options.method == "random":
+        raise UsageError(
+            "a recipe draws random scores anew, by its seed",
+            where="--write-recipe",
+            fix="leave out --scores and pass --seed",
+        )
+
     from compress.sweeping.recipe_file import SweepSources, point_options, write_recipe
     from compress.sweeping.sweep import sweep as run_sweep
 

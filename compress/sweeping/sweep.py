@@ -14,7 +14,7 @@ from compress.artifact.folder import hash_file
 from compress.artifact.run_folder import STATE_FOLDER, opened_run
 from compress.data.base import Dataset, given_dataset
 from compress.distributed import Processes, processes
-from compress.errors import UsageError
+from compress.errors import ModelError, UsageError
 from compress.evaluation.evaluate import run_evaluation
 from compress.evaluation.options import Evaluate
 from compress.evaluation.result import EvaluationResult
@@ -198,7 +198,12 @@ class _Sweep:
             except UsageError as error:
                 return point.model_copy(update={"reason": error.what})
             model = fuse_models(_members(self.model, chosen))
-        result = self._evaluated(model)
+        try:
+            result = self._evaluated(model)
+        except ModelError as error:
+            if options is None:
+                raise
+            return point.model_copy(update={"reason": error.what})
         names = [ACCURACY, "cls/nll", ECE, DISAGREEMENT, *(f"ood/{name}/auroc" for name in self.foreign)]
         return point.measured(result.models[0], names)
 

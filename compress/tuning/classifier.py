@@ -52,7 +52,7 @@ class ClassifierLearner(Learner):
     ) -> None:
         self.weights = self.model = model
         self.objective = Objective(model, options, extra_losses, trunk)
-        self.trunk = trunk
+        self.trunk, self.extra_losses = trunk, extra_losses
         self.options, self.device, self.frozen, self.only = options, device, frozen, only
         self.teacher = teacher if options.distill else None
         self.head_dropout = head_dropout(options)
@@ -60,6 +60,16 @@ class ClassifierLearner(Learner):
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW."""
         return build_optimizer(self.model, self.options)
+
+    def prepare(self, step: int, steps: int) -> None:
+        """The schedules of the other stages' losses."""
+        for extra in self.extra_losses:
+            extra.prepare(self.model, step, steps)
+
+    def stepped(self) -> None:
+        """The other stages' losses follow."""
+        for extra in self.extra_losses:
+            extra.stepped(self.model)
 
     def make_inputs(self) -> MakeInputs:
         """The model's own preprocessing and the augmentation of images, or what the trunk gave."""

@@ -46,6 +46,12 @@ class Learner(ABC):
     def set_training(self) -> None:
         """Training mode for what is trained, evaluation mode for what is frozen."""
 
+    def prepare(self, step: int, steps: int) -> None:  # noqa: B027 - most have no schedule
+        """Set what follows a schedule as it is in a step: a training that goes on has only its weights back."""
+
+    def stepped(self) -> None:  # noqa: B027
+        """An optimizer step was made."""
+
     @abstractmethod
     def evaluate(self, validation: Validation, runtime: Runtime) -> Score:
         """Measure the weights as they are; leaves evaluation mode behind."""

@@ -21,7 +21,6 @@ from compress.tuning.finite import first_non_finite, first_non_finite_gradient
 from compress.tuning.interruption import Interruption
 from compress.tuning.learner import Learner
 from compress.tuning.log import LOG_NAME, TrainingLog
-from compress.tuning.objective import Objective
 from compress.tuning.optimizer import check_bound, set_rate
 from compress.tuning.options import Tune
 from compress.tuning.order import Order
@@ -65,7 +64,6 @@ class Loop:
         optimizer = learner.optimizer()
         check_bound(optimizer, learner.weights)
         self.objective, self.optimizer = place.accelerator.prepare(learner.objective, optimizer)
-        self._scheduled = learner.objective if isinstance(learner.objective, Objective) else None
 
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
@@ -93,8 +91,8 @@ class Loop:
         found = load_checkpoint(self.store, self.place)
         if found is not None:
             self.progress, self.best = found
-            if self._scheduled is not None and self.progress.step:  # schedules are no part of the weights
-                self._scheduled.prepare(self.progress.step - 1, self.steps)
+            if self.progress.step:
+                self.learner.prepare(self.progress.step - 1, self.steps)
             logger.info("going on after step %d of %d", self.progress.step, self.steps)
 
     def _new_log(self, label: str, tensorboard: Path | None) -> TrainingLog:
@@ -148,8 +146,7 @@ class Loop:
         norm = accelerator.clip_grad_norm_(self.learner.weights.parameters(), options.clip) if options.clip else None
         stop = self._check(batch, losses, norm, interruption)
         self.optimizer.step()
-        if self._scheduled is not None:
-            self._scheduled.stepped()
+        self.learner.stepped()
         self.progress = self.progress.model_copy(update={"step": step + 1})
         self._report(rate, norm)
         return stop

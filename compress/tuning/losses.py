@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -11,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from compress.transformer.combine import log_mean_probabilities
 from compress.transformer.model import Transformer
 from compress.transformer.parts import Inputs
 
@@ -96,7 +96,7 @@ def mutual_information(member_logits: Tensor) -> Tensor:
     It is what an ensemble's members know that their mean does not: the Jensen-Shannon divergence of their predictions.
     """
     log_members = member_logits.log_softmax(-1)
-    log_mean = log_members.logsumexp(0) - math.log(len(log_members))
+    log_mean = log_mean_probabilities(log_members)
     entropy_of_mean = -(log_mean.exp() * log_mean).sum(-1)
     return entropy_of_mean + (log_members.exp() * log_members).sum(-1).mean(0)
 

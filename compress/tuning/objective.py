@@ -65,7 +65,8 @@ class Objective(nn.Module):
             teacher_logits: ``(b, K)``.
             step, steps: where training stands.
         """
-        self.prepare(step, steps)
+        for extra in self.extra_losses:
+            extra.prepare(self.model, step, steps)
         logits = self._members(inputs, gates).float()
         terms = self._own_terms(logits, labels, teacher_logits)
         outputs = StepOutputs(self.model, inputs, labels, logits, step, steps)
@@ -76,16 +77,6 @@ class Objective(nn.Module):
         summed = {name: weighted_sum(term, weights) for name, term in terms.items()}
         shown = summed | {name: weighted_sum(value, weights) for name, value in readings.items()}
         return {"loss": total(summed), **{name: value.detach() for name, value in shown.items()}}
-
-    def prepare(self, step: int, steps: int) -> None:
-        """Set what follows a schedule as it is in a step."""
-        for extra in self.extra_losses:
-            extra.prepare(self.model, step, steps)
-
-    def stepped(self) -> None:
-        """An optimizer step was made."""
-        for extra in self.extra_losses:
-            extra.stepped(self.model)
 
     def _members(self, inputs: Inputs, gates: Gates | None) -> Tensor:
         if self.trunk is None or isinstance(inputs, Tensor):

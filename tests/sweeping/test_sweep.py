@@ -146,6 +146,23 @@ def test_impossible_points_are_told_and_a_grid_of_them_is_refused(model: Transfo
         swept(fused, tmp_path / "fused")
 
 
+def test_a_point_whose_answers_are_no_numbers_is_told_and_the_others_are_measured(
+    model: Transformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sweeping.fuse_models
+
+    def broken(members: list[Transformer]) -> Transformer:
+        fused = whole(members)
+        if len(members) == 3:
+            fused.head.classifier.weight.data.fill_(float("inf"))  # type: ignore[union-attr,operator]
+        return fused
+
+    monkeypatch.setattr(sweeping, "fuse_models", broken)
+    points = swept(model, tmp_path / "sweep", grid=Grid(keep=(2,), members=(2, 3))).points
+    assert points[1].reason is None
+    assert str(points[2].reason).startswith("the logits of all 16 inputs of the test set are not finite")
+
+
 def test_saved_scores_serve(model: Transformer, tmp_path: Path) -> None:
     prune(model, tmp_path / "pruned", data=samples(model, 12), options=Prune(keep=2), runtime=CPU)
     small = Grid(keep=(1, 2), members=(3,))
@@ -233,6 +250,10 @@ class TestCommand:
             (["--members", "1.5"], "--members"),
             (["--branch-layer", "-1"], "--branch-layer"),
             (["--write-recipe", "k5-m2-b5", "x.yaml"], "the sweep has no point 'k5-m2-b5'; did you mean"),
+            (
+                ["--method", "random", "--scores", "s", "--write-recipe", "k4-m2-b5", "x.yaml"],
+                "a recipe draws random scores anew",
+            ),
         ],
     )
     def test_what_is_wrong_is_said_before_anything_is_computed(
