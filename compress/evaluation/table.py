@@ -124,16 +124,19 @@ def _noise(result: EvaluationResult) -> list[str]:
 
 def _titles(result: EvaluationResult, model: ModelResult, verdict: str) -> list[str]:
     """The columns whose metric is, against the first model, ``better``, ``worse``, or neither (``none``)."""
-    known = catalogue(result.ood, result.corruptions)
+    known, alike = catalogue(result.ood, result.corruptions), model.within_noise()
     found = []
     for column in _columns(result):
         difference = model.differences.get(column.metric)
-        if difference is not None:
-            better = known[column.metric].better
-            rising = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "none"
-            told = "none" if rising == "none" else "better" if rising == better else "worse"
-            if told == verdict and (better != "none" or told == "none"):
-                found.append(_title(column))
+        if difference is None:
+            continue
+        better = known[column.metric].better
+        if better == "none" and column.metric not in alike:
+            continue
+        rising = "higher" if difference.low > 0 else "lower"
+        told = "none" if column.metric in alike else "better" if rising == better else "worse"
+        if told == verdict:
+            found.append(_title(column))
     return found
 
 
